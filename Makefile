@@ -1,0 +1,48 @@
+# `make demo` and `make test` each work as the only command on a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+export OMP_NUM_THREADS ?= 2
+
+.PHONY: demo test check format bench bench-speed bench-synthetic bench-human clean
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	# torch first and pinned: otherwise pip may pick a build with gigabytes of GPU libraries.
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/pdcc demo
+
+test: $(STAMP)
+	$(BIN)/python -m pytest
+
+check: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	# Editable finders are invisible to type checkers: check a real install.
+	rm -rf build/typed && $(BIN)/python -m pip install --quiet --no-deps --target build/typed .
+	MYPYPATH=build/typed $(BIN)/mypy --config-file pyproject.toml -p pdcc
+
+format: $(STAMP)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# The measured claims of docs/results.md; human noise needs PDCC_DATA.
+bench: bench-speed bench-synthetic bench-human
+
+bench-speed: $(STAMP)
+	$(BIN)/python benchmarks/speed.py
+
+bench-synthetic: $(STAMP)
+	$(BIN)/python benchmarks/synthetic.py
+
+bench-human: $(STAMP)
+	$(BIN)/python benchmarks/human_noise.py
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -1,0 +1,68 @@
+"""The state of a training run in one safetensors file, written whole or not at all."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+FORMAT = "pdcc-state-1"
+
+
+class ArtifactError(ValueError):
+    """A file that pdcc wrote, or was told it wrote, cannot be used; the message says why and what to do."""
+
+
+def write_atomic(path: Path, payload: bytes) -> None:
+    """Put ``payload`` at ``path`` so that a reader, or a crash, sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def save_state(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    """Write named tensors and a JSON-able ``meta`` to one file."""
+    owned = {name: value.detach().to("cpu").contiguous().clone() for name, value in tensors.items()}
+    write_atomic(path, save(owned, metadata={"format": FORMAT, "meta": json.dumps(meta)}))
+
+
+def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what ``save_state`` wrote; no code in the file can run. Raises ``ArtifactError`` on anything else."""
+    try:
+        with safe_open(str(path), framework="pt", device="cpu") as file:
+            header = file.metadata() or {}
+            if header.get("format") != FORMAT:
+                raise ArtifactError(f"{path}: expected a file of format {FORMAT}, found {header.get('format')!r}.")
+            meta = json.loads(header["meta"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+    except (SafetensorError, OSError, json.JSONDecodeError, KeyError) as error:
+        raise ArtifactError(f"{path}: not a readable pdcc state file ({error}). Restore it or train again.") from error
+    return tensors, meta
+
+
+def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's per-parameter tensors, named ``number.field``."""
+    state = optimizer.state_dict()["state"]
+    return {f"{number}.{field}": value for number, fields in state.items() for field, value in fields.items() if isinstance(value, Tensor)}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
+    """Undo ``flatten_optimizer``; rates and groups stay those of ``optimizer``."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in flat.items():
+        number, field = name.split(".", 1)
+        state.setdefault(int(number), {})[field] = value.clone()
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

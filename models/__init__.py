@@ -1,0 +1,25 @@
+"""Pyro programs: the generative models of pdcc. Nothing here trains."""
+
+from pdcc.models.annotation import AnnotationModel, PairBatch, similar_logits
+from pdcc.models.confusion import (
+    CONFUSIONS,
+    NoConfusion,
+    SigmoidConfusion,
+    StochasticConfusion,
+    make_confusion,
+)
+from pdcc.models.membership import Membership
+from pdcc.models.volume import log_volume
+
+__all__ = [
+    "CONFUSIONS",
+    "AnnotationModel",
+    "Membership",
+    "NoConfusion",
+    "PairBatch",
+    "SigmoidConfusion",
+    "StochasticConfusion",
+    "log_volume",
+    "make_confusion",
+    "similar_logits",
+]

@@ -1,0 +1,111 @@
+"""The generative story of noisy pair answers, as one Pyro program."""
+
+from dataclasses import dataclass
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+from pdcc.models.local import LocalModule
+from pdcc.models.membership import Membership
+from pdcc.models.volume import log_volume
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """What the model is shown in one step: b pairs, all tensors on one device.
+
+    x: features of the 2b endpoints, (2b, d), the b first endpoints and then the b second ones.
+    similar: answers, (b,), 1.0 similar or 0.0 different.
+    index: which of the M pairs these are, (b,).
+    rows: which of the N items the endpoints are, (2b,).
+    x_all: features of all N items where the volume is to be exact, else None (it is then estimated from x).
+    """
+
+    x: Tensor
+    similar: Tensor
+    index: Tensor
+    rows: Tensor
+    x_all: Tensor | None = None
+
+
+def similar_logits(left: Tensor, right: Tensor, agreement: Tensor) -> Tensor:
+    """log p - log(1 - p) for p = <A m_i, A m_j> = m_i' B m_j, memberships (b, K) each; finite for p = 0 and 1.
+
+    Memberships sum to one, so 1 - p = m_i' (11' - B) m_j. Computing it that way keeps its relative precision
+    (1 - p by subtraction loses all digits, and its gradient, once p rounds to 1).
+    """
+    p = ((left @ agreement) * right).sum(-1)
+    q = ((left @ (1 - agreement)) * right).sum(-1)
+    tiny = torch.finfo(p.dtype).tiny
+    return p.clamp(min=tiny).log() - q.clamp(min=tiny).log()
+
+
+class AnnotationModel(LocalModule):
+    """y ~ Bernoulli(<A f(x_i), A f(x_j)>) with the volume of the memberships as a factor (paper eqs. 9, 13).
+
+    Args:
+        membership: f_theta.
+        confusion: a module whose ``forward()`` returns B = A'A, (K, K).
+        n_pairs: M, the number of pairs the batches come from.
+        volume: lambda, the weight of logdet(F'F).
+        partition: optionally, one unsupervised label an item, (N,) integers below K: one more noisy annotator.
+        partition_weight: its weight against the pairs; 0 leaves it out.
+
+    For a batch that holds all M pairs, ``log joint = -M objective - M volume K log N + log prior`` where
+    objective is the paper's eq. 13 (plus ``partition_weight`` times the mean cross-entropy of the labels).
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        confusion: LocalModule,
+        *,
+        n_pairs: int,
+        volume: float = 0.0,
+        partition: Tensor | None = None,
+        partition_weight: float = 0.0,
+    ):
+        super().__init__()
+        self.membership = membership
+        self.confusion = confusion
+        self.n_pairs = n_pairs
+        self.volume = volume
+        self.partition_weight = partition_weight if partition is not None else 0.0
+        K = membership.n_clusters
+        self.register_buffer("partition", partition if partition is not None else torch.zeros(0, dtype=torch.long))
+        self.register_buffer("partition_concentration", torch.ones(K, K) + torch.eye(K))
+
+    def forward(self, batch: PairBatch) -> Tensor:
+        """Tell the story of one batch; returns the memberships of its endpoints, (2b, K)."""
+        M = self.n_pairs
+        f: Tensor = self.membership(batch.x)
+        left, right = f.chunk(2)
+        agreement = self.confusion()
+
+        with pyro.plate("pairs", M, subsample=batch.index):
+            pyro.sample("similar", dist.Bernoulli(logits=similar_logits(left, right, agreement)), obs=batch.similar)
+
+        # Outside the plate: a minibatch scales the likelihood by M/b and the volume not at all.
+        everyone = f if batch.x_all is None else self.membership(batch.x_all)
+        volume = log_volume(everyone) if self.volume > 0 else f.new_zeros(())
+        pyro.factor("volume", M * self.volume * volume)
+
+        if self.partition_weight > 0:
+            self._unsupervised_annotator(f, batch.rows)
+        return f
+
+    def _unsupervised_annotator(self, f: Tensor, rows: Tensor) -> None:
+        """z_n ~ Categorical(C m_n), C[observed, true] column-stochastic: a partition made without answers.
+
+        Its labels are a function of the features, not independent draws given m_n, so they are tempered:
+        together they weigh M * partition_weight, whatever N is.
+        """
+        columns = pyro.sample("partition_columns", dist.Dirichlet(self.partition_concentration).to_event(1))
+        n_items = len(self.partition)
+        with (
+            pyro.plate("items", n_items, subsample=rows),
+            pyro.poutine.scale(scale=self.n_pairs * self.partition_weight / n_items),
+        ):
+            pyro.sample("partition", dist.Categorical(probs=f @ columns), obs=self.partition[rows])

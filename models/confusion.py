@@ -1,0 +1,71 @@
+"""What stands between true memberships and answers: the agreement matrix B, in three forms.
+
+``B[k, l]`` is the probability that a pure member of k and a pure member of l are called similar. The
+likelihood sees confusion only through B, so every form returns B from ``forward()`` and samples, as Pyro
+sites, whatever it holds uncertain.
+"""
+
+from typing import cast
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor, nn
+
+from pdcc.models.local import LocalModule
+
+CONFUSIONS = ("none", "sigmoid", "stochastic")
+
+
+class NoConfusion(LocalModule):
+    """A = I: answers follow the memberships directly (VanillaDCC, paper eq. 4)."""
+
+    def __init__(self, n_clusters: int):
+        super().__init__()
+        self.register_buffer("identity", torch.eye(n_clusters))
+
+    def forward(self) -> Tensor:
+        """B = I, (K, K)."""
+        return cast(Tensor, self.identity)
+
+
+class SigmoidConfusion(LocalModule):
+    """B = sigmoid(B'), B' free: the paper's own algorithm (section 6), neither symmetric nor PSD.
+
+    B' starts at ``start`` on the diagonal and ``-start`` off it; the paper's start is 1.
+    """
+
+    def __init__(self, n_clusters: int, start: float = 1.0):
+        super().__init__()
+        self.raw = nn.Parameter(start * (2 * torch.eye(n_clusters) - 1))
+
+    def forward(self) -> Tensor:
+        """B, (K, K)."""
+        return torch.sigmoid(self.raw)
+
+
+class StochasticConfusion(LocalModule):
+    """B = A'A with A column-stochastic, ``A[observed, true]``: the generative story (paper eqs. 8-9).
+
+    Column k of A is what a pure member of cluster k is taken for, drawn from a Dirichlet whose concentration
+    is 1 plus ``right`` on the diagonal: annotators are believed right more often than wrong, weakly. A is
+    identified only through A'A. ``start`` is the diagonal of A that optimisation sets out from.
+    """
+
+    def __init__(self, n_clusters: int, right: float = 1.0, start: float = 0.9):
+        super().__init__()
+        self.register_buffer("concentration", torch.ones(n_clusters, n_clusters) + right * torch.eye(n_clusters))
+        off = (1 - start) / (n_clusters - 1)
+        self.register_buffer("initial", torch.full((n_clusters, n_clusters), off) + (start - off) * torch.eye(n_clusters))
+
+    def forward(self) -> Tensor:
+        """B, (K, K)."""
+        # Dirichlet draws are rows, so the site holds the columns of A as rows: columns[true, observed].
+        columns = pyro.sample("confusion_columns", dist.Dirichlet(self.concentration).to_event(1))
+        return cast(Tensor, columns @ columns.mT)
+
+
+def make_confusion(form: str, n_clusters: int) -> LocalModule:
+    """The confusion called ``form``, one of ``CONFUSIONS``."""
+    forms: dict[str, type[LocalModule]] = {"none": NoConfusion, "sigmoid": SigmoidConfusion, "stochastic": StochasticConfusion}
+    return forms[form](n_clusters)

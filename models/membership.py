@@ -1,0 +1,37 @@
+"""f_theta: features to memberships."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Membership(nn.Module):
+    """m = f_theta(x): a multilayer perceptron with a softmax head (paper, section 6, "Neural Network Settings").
+
+    Args:
+        n_features: d, the width of a feature row.
+        n_clusters: K.
+        hidden: widths of the hidden ReLU layers; ``()`` is multinomial logistic regression.
+        dropout: probability of dropping a hidden unit while training.
+    """
+
+    def __init__(self, n_features: int, n_clusters: int, hidden: Sequence[int] = (512, 512), dropout: float = 0.0):
+        super().__init__()
+        widths = [n_features, *hidden]
+        layers: list[nn.Module] = []
+        for fan_in, fan_out in zip(widths, widths[1:], strict=False):
+            layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
+            if dropout > 0:
+                layers.append(nn.Dropout(dropout))
+        self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], n_clusters))
+        self.n_clusters = n_clusters
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Scores before the softmax, (n, K)."""
+        out: Tensor = self.layers(x)
+        return out
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Memberships (n, K), rows on the simplex, for features (n, d)."""
+        return torch.softmax(self.logits(x), dim=-1)

@@ -1,0 +1,84 @@
+"""A fitted estimator on disk: a directory with tensors (safetensors) and a description (JSON). Never pickle."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pdcc.inference.checkpoint import ArtifactError, load_state, save_state, write_atomic
+
+FORMAT = "pdcc-run-1"
+TENSORS = "model.safetensors"
+DESCRIPTION = "run.json"
+
+
+def package_versions() -> dict[str, str]:
+    """Versions a result depends on."""
+    return {name: version(name) for name in ("pdcc", "torch", "pyro-ppl", "numpy", "scikit-learn")}
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def save_run(path: Path, tensors: dict[str, Tensor], description: dict[str, Any]) -> None:
+    """Write tensors and description into the directory ``path``; an interrupted save leaves what was there.
+
+    A directory that holds anything but a pdcc run is not touched. Other files of a run (pairs, checkpoints) stay.
+    """
+    if path.exists() and not path.is_dir():
+        raise ArtifactError(f"{path}: expected a directory to save to, found a file. Choose another path.")
+    if path.is_dir() and any(path.iterdir()) and not (path / DESCRIPTION).exists() and not (path / "checkpoints").exists():
+        raise ArtifactError(f"{path}: expected an empty directory or an earlier pdcc run, found other files. Choose another path.")
+    path.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(dir=path, prefix=".saving."))
+    try:
+        save_state(staging / TENSORS, tensors, {})
+        digest = file_hash(staging / TENSORS)
+        # Named by content: the description switches from the old tensors to the new in one rename.
+        name = f"model-{digest[:12]}.safetensors"
+        (staging / TENSORS).replace(path / name)
+        body = {"format": FORMAT, "versions": package_versions(), "tensors": name, "sha256": digest, **description}
+        write_atomic(path / DESCRIPTION, json.dumps(body, indent=1, allow_nan=False).encode())
+        for old in path.glob("model-*.safetensors"):
+            if old.name != name:
+                old.unlink()
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def load_run(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what ``save_run`` wrote. Anything missing, foreign or altered raises ``ArtifactError``."""
+    if not (path / DESCRIPTION).is_file():
+        raise ArtifactError(f"{path}: expected a pdcc run (a directory with {DESCRIPTION}), found none. Check the path.")
+    try:
+        body = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ArtifactError(f"{path / DESCRIPTION}: not readable as JSON ({error}). Restore it or fit again.") from error
+    if not isinstance(body, dict) or body.get("format") != FORMAT:
+        found = body.get("format") if isinstance(body, dict) else type(body).__name__
+        raise ArtifactError(f"{path}: expected a run of format {FORMAT}, found {found!r}. It was written by another program or version.")
+    name = str(body.get("tensors", ""))
+    file = path / Path(name).name
+    if Path(name).name != name or not file.is_file():
+        raise ArtifactError(f"{path}: its tensors ({name!r}) are missing. Restore them or fit again.")
+    if file_hash(file) != body.get("sha256"):
+        raise ArtifactError(f"{file}: its content is not what {DESCRIPTION} recorded. It was altered or damaged; restore it or fit again.")
+    tensors, _ = load_state(file)
+    return tensors, body
+
+
+def to_device(tensors: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
+    """The same tensors elsewhere."""
+    return {name: value.to(device) for name, value in tensors.items()}

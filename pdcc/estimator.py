@@ -1,0 +1,317 @@
+"""VolMaxDCC and VanillaDCC: deep constrained clustering with a scikit-learn face."""
+
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor
+
+from pdcc.artifact import ArtifactError, load_run, save_run
+from pdcc.inference import map_guide, memberships, pair_nll, point_agreement, point_values
+from pdcc.models import Membership, log_volume
+from pdcc.pairs import PairData, check_features, check_n_clusters
+from pdcc.recipe import Recipe, build, tensors, train
+from pdcc.scaling import Scaler
+from pdcc.selection import Candidate
+from pdcc.settings import check_device, check_settings, seed_of, show_progress
+
+Floats64 = NDArray[np.float64]
+
+
+class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Cluster items from features and noisy same/different answers (VolMaxDCC, ICML 2023), warm-started and chosen by held-out answers.
+
+    The faithful core is the paper's: memberships from a neural net, answers Bernoulli(<A m_i, A m_j>), and
+    ``volume`` times logdet(F'F) in the objective. What surrounds it by default is ours: scaling, a warm start, dropout,
+    early stopping, and the "auto" choices, all made from held-out answers. ``VolMaxDCC.paper`` turns all of that off.
+
+    Cluster numbers are arbitrary; ``pdcc.metrics.align`` matches two solutions.
+
+    Args:
+        n_clusters: K.
+        confusion: "none" (A = I), "sigmoid" (the paper's free B), "stochastic" (B = A'A) or "auto".
+        volume: lambda, weight of the volume term, or "auto".
+        partition: weight of the start's labels as one more noisy annotator, or "auto"; 0 leaves them out.
+        hidden: widths of the net's hidden layers.
+        dropout: probability of dropping a hidden unit while training.
+        scale: None, "unit" (rows to length 1), "standard" (columns to mean 0, deviation 1) or "auto".
+        init: "pairs" (K-means in directions the answers point out, or plain, whichever predicts held-out answers
+            better), "kmeans" or "random".
+        n_init: restarts of the chosen setting; the one that predicts held-out answers best is kept.
+        epochs: at most this many passes over the pairs.
+        patience: stop after this many epochs without better held-out answers; None: never.
+        batch_size: pairs a step.
+        lr, confusion_lr: learning rates of the net and of the confusion.
+        optimizer: "adam" or "sgd".
+        volume_estimator: "minibatch" (from the batch's items) or "full" (all items, every step).
+        validation_fraction: share of the pairs held out (whole annotators where there are five or more).
+        random_state: seed; an int fixes everything on one device.
+        device: "auto", "cpu", "cuda", ...
+        progress: show a bar; None: at a terminal.
+
+    Fitted attributes:
+        memberships_ (N, K), labels_ (N,); agreement_ B (K, K); confusion_ A[observed, true] or None;
+        history_ (one dict an epoch); status_ and message_; story_ (what was compared, chosen and why);
+        model_ and guide_ (the Pyro program and its point-estimate guide); n_features_in_.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 10,
+        *,
+        confusion: str = "auto",
+        volume: float | str = "auto",
+        partition: float | str = "auto",
+        hidden: tuple[int, ...] = (512,),
+        dropout: float = 0.5,
+        scale: str | None = "auto",
+        init: str = "pairs",
+        n_init: int = 1,
+        epochs: int = 60,
+        patience: int | None = 8,
+        batch_size: int = 128,
+        lr: float = 1e-3,
+        confusion_lr: float = 1e-2,
+        optimizer: str = "adam",
+        volume_estimator: str = "minibatch",
+        validation_fraction: float = 0.1,
+        random_state: Any = None,
+        device: Any = "auto",
+        progress: bool | None = None,
+    ):
+        self.n_clusters = n_clusters
+        self.confusion = confusion
+        self.volume = volume
+        self.partition = partition
+        self.hidden = hidden
+        self.dropout = dropout
+        self.scale = scale
+        self.init = init
+        self.n_init = n_init
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.lr = lr
+        self.confusion_lr = confusion_lr
+        self.optimizer = optimizer
+        self.volume_estimator = volume_estimator
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.device = device
+        self.progress = progress
+
+    @classmethod
+    def paper(cls, n_clusters: int = 10, volume: float = 1e-2, **changes: Any) -> Self:
+        """The paper's own setting: SGD .5 / .1, batches of 128, 512-512 ReLU, sigmoid B from +-1, random start.
+
+        No scaling, warm start, dropout or partition. The paper leaves the number of epochs to a labelled validation
+        set; here the epoch is the one that predicts held-out pairs best, of 100.
+        """
+        setting: dict[str, Any] = {
+            "confusion": "sigmoid", "partition": 0.0, "hidden": (512, 512), "dropout": 0.0, "scale": None, "init": "random",
+            "epochs": 100, "patience": None, "batch_size": 128, "lr": 0.5, "confusion_lr": 0.1, "optimizer": "sgd",
+        }  # fmt: skip
+        return cls(n_clusters, **({"volume": volume} | setting | changes))
+
+    def _settings(self) -> dict[str, Any]:
+        return {"confusion": "none", "volume": 0.0, "confusion_lr": 1e-2, "volume_estimator": "minibatch"} | self.get_params()
+
+    def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
+        """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, who answered (M,)."""
+        data = PairData.from_arrays(X, pairs, similar, annotators)
+        validate_data(self, X, skip_check_array=True)
+        return self.fit_data(data)
+
+    def fit_data(self, data: PairData, *, checkpoints: Path | None = None) -> Self:
+        """Fit to checked pairs. With a directory ``checkpoints``, an interrupted fit goes on from where it was."""
+        check_n_clusters(self.n_clusters, data.n_items)
+        settings = self._settings()
+        check_settings(settings)
+        seed = seed_of(self.random_state)
+        device = check_device(self.device)
+        fields = {k: v for k, v in settings.items() if k in Recipe.__dataclass_fields__} | {"seed": seed, "hidden": tuple(self.hidden)}
+        trained = train(data, Recipe(**fields), device, progress=show_progress(self.progress), checkpoints=checkpoints)
+        self.seed_ = seed
+        self.n_features_in_ = data.features.shape[1]
+        self.story_ = trained.story
+        self.history_ = trained.result.history
+        self.status_, self.message_ = trained.result.status, trained.result.message
+        self._adopt(trained.model, trained.guide, trained.scaler)
+        self.memberships_ = self._memberships(data.features)
+        self.labels_ = self.memberships_.argmax(axis=1)
+        return self
+
+    def _adopt(self, model: Any, guide: Any, scaler: Scaler) -> None:
+        """Take a trained model as this estimator's, and read its confusion off it."""
+        self.model_, self.guide_, self.scaler_ = model.eval(), guide, scaler
+        self.agreement_: Floats64 = point_agreement(model, guide).double().cpu().numpy()
+        columns = point_values(guide).get("confusion_columns")
+        if columns is not None:
+            self.confusion_: Floats64 | None = columns.T.double().cpu().numpy()
+        else:
+            self.confusion_ = np.eye(self.n_clusters) if self.story_["chosen"]["confusion"] == "none" else None
+
+    def fit_predict(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> NDArray[np.int64]:
+        """Fit, and return the labels (N,) of the items fitted on."""
+        labels: NDArray[np.int64] = self.fit(X, pairs, similar, annotators).labels_
+        return labels
+
+    def _scaled(self, features: NDArray[np.float32]) -> Tensor:
+        return torch.as_tensor(self.scaler_(features)).to(next(self.model_.parameters()).device)
+
+    def _memberships(self, features: NDArray[np.float32]) -> Floats64:
+        F: Floats64 = memberships(self.model_, self._scaled(features)).double().cpu().numpy()
+        return F / F.sum(axis=1, keepdims=True)
+
+    def predict_proba(self, X: ArrayLike) -> Floats64:
+        """Memberships (n, K) of seen or unseen items X (n, d)."""
+        check_is_fitted(self, "model_")
+        features = check_features(X, n_features=self.n_features_in_)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return self._memberships(features)
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """The largest membership's cluster number (n,) of seen or unseen items X (n, d)."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
+
+    def objective(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike) -> float:
+        """Paper eq. 13 at the fitted parameters, over all of X and all pairs: mean NLL - volume * logdet(F'F)."""
+        check_is_fitted(self, "model_")
+        data = PairData.from_arrays(X, pairs, similar)
+        check_features(X, n_features=self.n_features_in_)
+        F = memberships(self.model_, self._scaled(data.features)).double()
+        nll = pair_nll(F, point_agreement(self.model_, self.guide_).double(), tensors(data, F)).mean()
+        volume = self.story_["chosen"]["volume"]
+        return float(nll - volume * (log_volume(F) + self.n_clusters * np.log(len(F)))) if volume else float(nll)
+
+    def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The fitted state as tensors and plain JSON."""
+        parts = {"model": self.model_.state_dict(), "guide": self.guide_.state_dict()}
+        flat = {f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()}
+        flat |= {"scaler/shift": torch.as_tensor(self.scaler_.shift), "scaler/spread": torch.as_tensor(self.scaler_.spread)}
+        flat["memberships"] = torch.as_tensor(self.memberships_)
+        net = {"n_features": self.n_features_in_, "n_pairs": self.model_.n_pairs, "n_items": len(self.memberships_), "scale": self.scaler_.kind}
+        story = {"story": self.story_, "history": self.history_, "status": self.status_, "message": self.message_, "seed": self.seed_}
+        return flat, {"net": net, **story, **({"feature_names": self.feature_names_in_.tolist()} if hasattr(self, "feature_names_in_") else {})}
+
+    def _restore(self, flat: dict[str, Tensor], described: dict[str, Any]) -> None:
+        """Undo ``_state``: rebuild the Pyro model and guide around the stored tensors."""
+        net, self.story_, self.history_ = described["net"], described["story"], described["history"]
+        self.status_, self.message_, self.seed_ = described["status"], described["message"], described["seed"]
+        self.n_features_in_ = int(net["n_features"])
+        if "feature_names" in described:
+            self.feature_names_in_ = np.array(described["feature_names"], dtype=object)
+        candidate = Candidate(**self.story_["chosen"])
+        labels = flat["model/partition"]
+        device = check_device("auto" if self.device == "auto" else self.device)
+        membership = Membership(self.n_features_in_, self.n_clusters, tuple(self.hidden), self.dropout).to(device)
+        model = build(membership, candidate, int(net["n_pairs"]), labels.to(device) if len(labels) else None)
+        with torch.random.fork_rng(devices=[]):
+            guide = map_guide(model)
+            some = torch.zeros((2, self.n_features_in_), device=device)
+            rows = torch.zeros(2, dtype=torch.long, device=device)
+            guide(tensors_batch(some, rows))
+        for part, module in (("model/", model), ("guide/", guide)):
+            module.load_state_dict({k[len(part) :]: v for k, v in flat.items() if k.startswith(part)})
+        self._adopt(model, guide, Scaler(net["scale"], flat["scaler/shift"].numpy(), flat["scaler/spread"].numpy()))
+        self.memberships_ = flat["memberships"].numpy()
+        self.labels_ = self.memberships_.argmax(axis=1)
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to the directory ``path``: safetensors and JSON, no code."""
+        check_is_fitted(self, "model_")
+        flat, described = self._state()
+        params = {k: list(v) if isinstance(v, tuple) else v for k, v in self.get_params().items()}
+        params["random_state"], params["device"] = self.seed_, str(self.device)
+        save_run(Path(path), flat, {"estimator": type(self).__name__, "params": params, **described})
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read what ``save`` wrote; raises ``ArtifactError`` for anything foreign, damaged or altered."""
+        flat, body = load_run(Path(path))
+        if body.get("estimator") != cls.__name__:
+            raise ArtifactError(f"{path}: expected a saved {cls.__name__}, found {body.get('estimator')!r}. Load it with that class.")
+        try:
+            params = body["params"] | {"hidden": tuple(body["params"]["hidden"])}
+            estimator = cls(**params)
+            estimator._restore(flat, body)
+        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+            raise ArtifactError(f"{path}: its description does not fit its tensors ({error}). It was altered; restore it or fit again.") from error
+        return estimator
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Pyro guides hold traces and weak references; ship tensors as arrays and rebuild the program on arrival.
+        state: dict[str, Any] = super().__getstate__()
+        if "model_" in state:
+            flat, described = self._state()
+            state = {k: v for k, v in state.items() if k not in ("model_", "guide_")}
+            state["_fitted"] = ({k: v.cpu().numpy() for k, v in flat.items()}, described)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        fitted = state.pop("_fitted", None)
+        super().__setstate__(state)
+        if fitted is not None:
+            self._restore({k: torch.as_tensor(v) for k, v in fitted[0].items()}, fitted[1])
+
+
+def tensors_batch(x: Tensor, rows: Tensor) -> Any:
+    """A batch of one pair, enough to lay out a guide's parameters."""
+    from pdcc.models import PairBatch
+
+    return PairBatch(x=x, similar=x.new_zeros(1), index=rows[:1], rows=rows)
+
+
+class VanillaDCC(VolMaxDCC):
+    """VolMaxDCC with A = I and no volume (the paper's VanillaDCC), and every other help: the rival to beat.
+
+    Takes the same arguments less ``confusion``, ``confusion_lr``, ``volume`` and ``volume_estimator``.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 10,
+        *,
+        partition: float | str = "auto",
+        hidden: tuple[int, ...] = (512,),
+        dropout: float = 0.5,
+        scale: str | None = "auto",
+        init: str = "pairs",
+        n_init: int = 1,
+        epochs: int = 60,
+        patience: int | None = 8,
+        batch_size: int = 128,
+        lr: float = 1e-3,
+        optimizer: str = "adam",
+        validation_fraction: float = 0.1,
+        random_state: Any = None,
+        device: Any = "auto",
+        progress: bool | None = None,
+    ):
+        self.n_clusters = n_clusters
+        self.partition = partition
+        self.hidden = hidden
+        self.dropout = dropout
+        self.scale = scale
+        self.init = init
+        self.n_init = n_init
+        self.epochs = epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.lr = lr
+        self.optimizer = optimizer
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+        self.device = device
+        self.progress = progress
+
+    @classmethod
+    def paper(cls, n_clusters: int = 10, **changes: Any) -> Self:
+        """The paper's VanillaDCC: as ``VolMaxDCC.paper`` with A = I and no volume."""
+        setting = VolMaxDCC.paper(n_clusters).get_params()
+        names = cls(n_clusters).get_params()
+        return cls(**({k: v for k, v in setting.items() if k in names} | changes))

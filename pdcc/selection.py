@@ -1,0 +1,82 @@
+"""Choosing confusion, volume and partition weight from held-out answers alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdcc.pairs import Ints
+
+# The values "auto" weighs against 0. The volume is the paper's middle choice; the partition weight is the smallest
+# that kept a good unsupervised start on noisy answers (docs/results.md has the grid).
+AUTO_VOLUME = 1e-2
+AUTO_PARTITION = 0.3
+# Fewer held-out answers than this cannot tell settings apart.
+FEWEST_HELD_OUT = 50
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One setting of what "auto" leaves open."""
+
+    confusion: str
+    volume: float
+    partition: float
+
+    def __str__(self) -> str:
+        return f"confusion {self.confusion}, volume {self.volume:g}, partition {self.partition:g}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The chosen candidate's number, the sentence that says why, and the table of what was compared."""
+
+    index: int
+    reason: str
+    table: tuple[dict[str, float | str], ...]
+
+
+def candidates(confusion: str, volume: float | str, partition: float | str) -> list[Candidate]:
+    """What is to be compared, at most four settings, the one preferred among equals first.
+
+    Preferred are the larger partition weight and then the larger volume: both break ties among states that predict
+    the answers equally well, which likelihood by itself cannot do (theorem 4.1; docs/choosing.md).
+    """
+    if confusion == "auto" and volume == "auto":
+        models = [("stochastic", AUTO_VOLUME), ("none", 0.0)]
+    elif confusion == "auto":
+        models = [("stochastic", float(volume)), ("none", float(volume))]
+    else:
+        models = [(confusion, v) for v in ((AUTO_VOLUME, 0.0) if volume == "auto" else (float(volume),))]
+    weights = (AUTO_PARTITION, 0.0) if partition == "auto" else (float(partition),)
+    return [Candidate(form, v, w) for w in weights for form, v in models]
+
+
+def standard_error(difference: NDArray[np.float64], groups: Ints | None) -> float:
+    """Standard error of the mean of per-pair differences (M,); pairs of one annotator (``groups``) count as one."""
+    centred = difference - difference.mean()
+    if groups is None:
+        return float(np.sqrt((centred**2).sum()) / len(centred))
+    return float(np.sqrt((np.bincount(groups, weights=centred) ** 2).sum()) / len(centred))
+
+
+def choose(options: Sequence[Candidate], nll: Sequence[NDArray[np.float64]], groups: Ints | None) -> Choice:
+    """The first option whose held-out likelihood is within one standard error of the best one's.
+
+    ``nll[c]`` (M,): negative log-likelihood of every held-out answer under option c.
+    """
+    means = np.array([n.mean() for n in nll])
+    best = int(means.argmin())
+    behind = means - means[best]
+    errors = np.array([standard_error(n - nll[best], groups) for n in nll])
+    index = int(np.flatnonzero(behind <= errors)[0])
+    table = tuple(
+        {"setting": str(o), "held_out_nll": float(m), "behind_best": float(b), "standard_error": float(e)}
+        for o, m, b, e in zip(options, means, behind, errors, strict=True)
+    )
+    if index == best:
+        why = f"it predicts held-out answers best ({means[best]:.4f} nats an answer)"
+    else:
+        why = f"it is within one standard error ({behind[index]:.4f} <= {errors[index]:.4f} nats an answer) of the best, {options[best]}, and holds on harder to the start or the volume"
+    return Choice(index, f"Chose {options[index]}: {why}.", table)
