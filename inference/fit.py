@@ -170,7 +170,8 @@ def fit(
         if checkpoint is not None and checkpoint.exists():
             run.load(checkpoint, config)
             resumed_at = run.epoch * n_batches + run.step
-            logger.info("%s resumed at step %d of at most %d", label, resumed_at, config.epochs * n_batches)
+            if run.outcome is None:
+                logger.info("%s: resumed at step %d of at most %d", label, resumed_at, config.epochs * n_batches)
             bar.update(run.epoch)
         saved = time.monotonic()
 

@@ -8,7 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from pdcc.inference.checkpoint import ArtifactError, load_state, save_state, write_atomic
@@ -16,6 +15,7 @@ from pdcc.inference.checkpoint import ArtifactError, load_state, save_state, wri
 FORMAT = "pdcc-run-1"
 TENSORS = "model.safetensors"
 DESCRIPTION = "run.json"
+BEGUN = "begun.json"
 
 
 def package_versions() -> dict[str, str]:
@@ -32,14 +32,14 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def save_run(path: Path, tensors: dict[str, Tensor], description: dict[str, Any]) -> None:
+def save_run(path: Path, tensors: dict[str, Tensor], description: dict[str, Any], *, extra: dict[str, Any] | None = None) -> None:
     """Write tensors and description into the directory ``path``; an interrupted save leaves what was there.
 
     A directory that holds anything but a pdcc run is not touched. Other files of a run (pairs, checkpoints) stay.
     """
     if path.exists() and not path.is_dir():
         raise ArtifactError(f"{path}: expected a directory to save to, found a file. Choose another path.")
-    if path.is_dir() and any(path.iterdir()) and not (path / DESCRIPTION).exists() and not (path / "checkpoints").exists():
+    if path.is_dir() and any(path.iterdir()) and not (path / DESCRIPTION).exists() and not (path / BEGUN).exists():
         raise ArtifactError(f"{path}: expected an empty directory or an earlier pdcc run, found other files. Choose another path.")
     path.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(dir=path, prefix=".saving."))
@@ -49,7 +49,7 @@ def save_run(path: Path, tensors: dict[str, Tensor], description: dict[str, Any]
         # Named by content: the description switches from the old tensors to the new in one rename.
         name = f"model-{digest[:12]}.safetensors"
         (staging / TENSORS).replace(path / name)
-        body = {"format": FORMAT, "versions": package_versions(), "tensors": name, "sha256": digest, **description}
+        body = {"format": FORMAT, "versions": package_versions(), "tensors": name, "sha256": digest, **description, **(extra or {})}
         write_atomic(path / DESCRIPTION, json.dumps(body, indent=1, allow_nan=False).encode())
         for old in path.glob("model-*.safetensors"):
             if old.name != name:
@@ -77,8 +77,3 @@ def load_run(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ArtifactError(f"{file}: its content is not what {DESCRIPTION} recorded. It was altered or damaged; restore it or fit again.")
     tensors, _ = load_state(file)
     return tensors, body
-
-
-def to_device(tensors: dict[str, Tensor], device: torch.device) -> dict[str, Tensor]:
-    """The same tensors elsewhere."""
-    return {name: value.to(device) for name, value in tensors.items()}

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pdcc.artifact import ArtifactError, load_run, save_run
 from pdcc.inference import map_guide, memberships, pair_nll, point_agreement, point_values
-from pdcc.models import Membership, log_volume
+from pdcc.models import Membership, PairBatch, log_volume
 from pdcc.pairs import PairData, check_features, check_n_clusters
 from pdcc.recipe import Recipe, build, tensors, train
 from pdcc.scaling import Scaler
@@ -35,7 +35,8 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         n_clusters: K.
         confusion: "none" (A = I), "sigmoid" (the paper's free B), "stochastic" (B = A'A) or "auto".
         volume: lambda, weight of the volume term, or "auto".
-        partition: weight of the start's labels as one more noisy annotator, or "auto"; 0 leaves them out.
+        partition: weight of the start's labels as one more noisy annotator; 0 leaves them out; "auto" lets them in
+            where they are plain K-means and stable under resampling.
         hidden: widths of the net's hidden layers.
         dropout: probability of dropping a hidden unit while training.
         scale: None, "unit" (rows to length 1), "standard" (columns to mean 0, deviation 1) or "auto".
@@ -120,6 +121,13 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _settings(self) -> dict[str, Any]:
         return {"confusion": "none", "volume": 0.0, "confusion_lr": 1e-2, "volume_estimator": "minibatch"} | self.get_params()
 
+    def check(self, n_items: int) -> dict[str, Any]:
+        """The full settings; raises for the first parameter that a fit to ``n_items`` items could not use."""
+        check_n_clusters(self.n_clusters, n_items)
+        settings = self._settings()
+        check_settings(settings)
+        return settings
+
     def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
         """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, who answered (M,)."""
         data = PairData.from_arrays(X, pairs, similar, annotators)
@@ -128,9 +136,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit_data(self, data: PairData, *, checkpoints: Path | None = None) -> Self:
         """Fit to checked pairs. With a directory ``checkpoints``, an interrupted fit goes on from where it was."""
-        check_n_clusters(self.n_clusters, data.n_items)
-        settings = self._settings()
-        check_settings(settings)
+        settings = self.check(data.n_items)
         seed = seed_of(self.random_state)
         device = check_device(self.device)
         fields = {k: v for k, v in settings.items() if k in Recipe.__dataclass_fields__} | {"seed": seed, "hidden": tuple(self.hidden)}
@@ -212,9 +218,8 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         model = build(membership, candidate, int(net["n_pairs"]), labels.to(device) if len(labels) else None)
         with torch.random.fork_rng(devices=[]):
             guide = map_guide(model)
-            some = torch.zeros((2, self.n_features_in_), device=device)
-            rows = torch.zeros(2, dtype=torch.long, device=device)
-            guide(tensors_batch(some, rows))
+            x, rows = torch.zeros((2, self.n_features_in_), device=device), torch.zeros(2, dtype=torch.long, device=device)
+            guide(PairBatch(x=x, similar=x.new_zeros(1), index=rows[:1], rows=rows))  # lays out its parameters
         for part, module in (("model/", model), ("guide/", guide)):
             module.load_state_dict({k[len(part) :]: v for k, v in flat.items() if k.startswith(part)})
         self._adopt(model, guide, Scaler(net["scale"], flat["scaler/shift"].numpy(), flat["scaler/spread"].numpy()))
@@ -223,11 +228,15 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to the directory ``path``: safetensors and JSON, no code."""
+        save_run(Path(path), *self.described())
+
+    def described(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The fitted estimator as named tensors and plain JSON: what ``save`` writes."""
         check_is_fitted(self, "model_")
         flat, described = self._state()
         params = {k: list(v) if isinstance(v, tuple) else v for k, v in self.get_params().items()}
         params["random_state"], params["device"] = self.seed_, str(self.device)
-        save_run(Path(path), flat, {"estimator": type(self).__name__, "params": params, **described})
+        return flat, {"estimator": type(self).__name__, "params": params, **described}
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
@@ -257,13 +266,6 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         super().__setstate__(state)
         if fitted is not None:
             self._restore({k: torch.as_tensor(v) for k, v in fitted[0].items()}, fitted[1])
-
-
-def tensors_batch(x: Tensor, rows: Tensor) -> Any:
-    """A batch of one pair, enough to lay out a guide's parameters."""
-    from pdcc.models import PairBatch
-
-    return PairBatch(x=x, similar=x.new_zeros(1), index=rows[:1], rows=rows)
 
 
 class VanillaDCC(VolMaxDCC):

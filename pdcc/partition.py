@@ -1,18 +1,18 @@
 """Where training sets out from: a partition of the items, chosen by the answers it predicts.
 
 K-means knows nothing of the answers. The answers, in turn, point out the directions in which clusters differ:
-for whitened features z, the average of (y - mean y) z_i z_j' has the class means' span as its leading
-eigenvectors, whatever the noise (noise only shrinks the eigenvalues). K-means in a blend of the plain
-and the discriminant coordinates starts close to a good optimum. How many principal components and how much
-blend are chosen by held-out answers (held-out annotators where their ids are known).
+for whitened features z, the average of (y - mean y) z_i z_j' has the span of the class means as its leading
+eigenvectors, whatever the noise (noise only shrinks the eigenvalues). K-means in a blend of the plain and the
+discriminant coordinates starts close to a good optimum. Which of them is used is decided by held-out answers
+(of held-out annotators where their ids are known); no label is ever seen.
 """
 
 import logging
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,31 +20,41 @@ from scipy.special import betaln
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
 from threadpoolctl import threadpool_limits
 
 from pdcc.pairs import Floats, Ints, PairData
 from pdcc.scaling import Scaler
+from pdcc.selection import standard_error
 
 logger = logging.getLogger(__name__)
 
 # K-means is tried on at most this many items (drawn at random) while settings are compared.
 TRIAL_ITEMS = 4000
 FOLDS = 5
-BLENDS = (1.0, 0.5, 0.25)
-# (principal components, blend) of a discriminant embedding; None: plain K-means.
-Setting = tuple[int, float] | None
-# A split and merge must gain this many nats: less may be chance, since the best of K^3 / 2 moves is taken.
-LEAST_GAIN = 5.0
+BLEND = 0.5
+# Principal components of the discriminant embedding, as multiples of K; fewer are preferred among equals.
+COMPONENTS = (2, 4)
+# Answers by which the rate between two clusters is shrunk to the pooled rate.
 SHRINK = 10.0
+# Plain K-means is stable if runs on random halves of the items agree to this adjusted Rand index on average. A stable
+# partition is left only for one that predicts held-out answers better by this many standard errors.
+STABLE = 0.75
+BURDEN = 3.0
 
 
 @dataclass(frozen=True)
 class Start:
-    """A partition and how it was made. ``table`` lists every setting compared: name and held-out score."""
+    """A partition and how it was made. ``table``: every setting compared and its held-out nats an answer.
+
+    ``independent``: made without the answers and stable, so that it can stand beside them as one more annotator.
+    """
 
     labels: Ints
     scaler: Scaler
     name: str
+    reason: str
+    independent: bool
     table: tuple[tuple[str, float], ...]
 
 
@@ -75,6 +85,12 @@ def answer_nll(labels: Ints, train: PairData, test: PairData) -> NDArray[np.floa
     return -np.where(test.similar, np.log(p), np.log1p(-p))
 
 
+def evidence(labels: Ints, n_labels: int, pairs: PairData) -> float:
+    """Log marginal likelihood of the answers if the partition is right: a uniform prior on every B[k, l]."""
+    similar, different = answer_counts(labels, n_labels, pairs)
+    return float(np.triu(betaln(similar + 1.0, different + 1.0)).sum())
+
+
 @contextmanager
 def _steady() -> Iterator[None]:
     """One thread: parallel K-means adds partial sums in a random order, and a seed must fix everything."""
@@ -83,151 +99,71 @@ def _steady() -> Iterator[None]:
         yield
 
 
-def plain_kmeans(Z: NDArray[np.floating], n_clusters: int, *, tries: int, seed: int, trial: Ints | None = None) -> Ints:
+def kmeans(Z: NDArray[np.floating], n_clusters: int, *, tries: int, seed: int, rows: Ints | None = None) -> Ints:
     """K-means labels (N,) of Z (N, p), the best of ``tries`` by inertia; no answers seen.
 
-    ``trial`` (n,) restricts the fitting to those rows; the rest go to their nearest centre.
+    ``rows`` (n,) restricts the fitting to those items; the rest go to their nearest centre.
     """
     with _steady():
-        found = KMeans(n_clusters, n_init=tries, random_state=seed).fit(Z if trial is None else Z[trial])
+        found = KMeans(n_clusters, n_init=tries, random_state=seed).fit(Z if rows is None else Z[rows])
         return found.predict(Z).astype(np.int64)
 
 
-def kmeans_by_answers(Z: NDArray[np.floating], n_clusters: int, pairs: PairData, *, tries: int, seed: int, trial: Ints | None = None) -> Ints:
-    """Of ``tries`` K-means runs, each mended by ``split_and_merge``, the labels (N,) that predict ``pairs`` best."""
-    found = []
-    for attempt in range(tries):
-        labels = plain_kmeans(Z, n_clusters, tries=1, seed=seed + attempt, trial=trial)
-        found.append(split_and_merge(Z, labels, n_clusters, pairs, trial))
-    return max(found, key=lambda labels: _evidence(answer_counts(labels, n_clusters, pairs)).sum())
+class Partitioner:
+    """Ways to partition the items under one scaling of their features, and their held-out scores."""
 
-
-def split_and_merge(Z: NDArray[np.floating], labels: Ints, n_clusters: int, pairs: PairData, trial: Ints | None = None, rounds: int = 10) -> Ints:
-    """Leave K-means' local optima: merge two clusters and halve a third wherever the answers like that better.
-
-    K-means often covers one class twice and two classes once. Every cluster is halved across its longest axis;
-    merges and halvings are scored by the answers' marginal likelihood (a stochastic block model with a uniform
-    prior on every B[k, l]), so merging two clusters that answers tell apart costs, and halving one that
-    they do not gains nothing, however confused the annotators are.
-    """
-    K = n_clusters
-    evidence = _evidence(answer_counts(labels, K, pairs)).sum()
-    for _ in range(rounds):
-        halves = 2 * labels
-        for k in range(K):
-            mine = np.flatnonzero(labels == k)
-            if len(mine) > 1:
-                centred = Z[mine] - Z[mine].mean(axis=0)
-                halves[mine] += centred @ np.linalg.eigh(centred.T @ centred)[1][:, -1] > 0
-        merging = _merge_gains(answer_counts(labels, K, pairs))
-        halving = -_merge_gains(answer_counts(halves, 2 * K, pairs))[np.arange(0, 2 * K, 2), np.arange(1, 2 * K, 2)]
-        a, b, c = np.ogrid[:K, :K, :K]
-        gain = np.where((a < b) & (b != c) & (a != c), merging[:, :, None] + halving[None, None, :], -np.inf)
-        into, gone, halved = np.unravel_index(gain.argmax(), gain.shape)
-        if gain[into, gone, halved] < LEAST_GAIN:
-            return labels
-        changed = labels.copy()
-        changed[labels == gone] = into
-        changed[halves == 2 * halved + 1] = gone
-        # An emptied cluster stays where the whole's centre is.
-        centres = np.stack([Z[changed == m].mean(axis=0) if (changed == m).any() else Z.mean(axis=0) for m in range(K)])
-        with _steady():
-            lloyd = KMeans(K, init=centres, n_init=1, max_iter=30).fit(Z if trial is None else Z[trial])
-        scored = [(_evidence(answer_counts(new, K, pairs)).sum(), new) for new in (changed, lloyd.predict(Z).astype(np.int64))]
-        best, new = max(scored, key=lambda pair: pair[0])
-        if best < evidence + LEAST_GAIN:  # merge and halving were scored apart: together they may not pay
-            return labels
-        evidence, labels = best, new
-    return labels
-
-
-def _evidence(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Log marginal likelihood of the answers between each pair of labels (L, L), upper triangle, from (2, L, L) counts."""
-    return np.triu(betaln(counts[0] + 1.0, counts[1] + 1.0))
-
-
-def _merge_gains(counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Change in log evidence (L, L) if labels a and b became one, from (2, L, L) counts."""
-    L = counts.shape[1]
-    within = counts[:, np.arange(L), np.arange(L)]
-
-    def log_beta(c: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.asarray(betaln(c[0] + 1.0, c[1] + 1.0))
-
-    # Against every third label l: rows a and b are pooled. Terms with l in {a, b} are taken out again.
-    apart = log_beta(counts)
-    pooled = log_beta(counts[:, :, None, :] + counts[:, None, :, :])
-    change = pooled - apart[:, None, :] - apart[None, :, :]
-    rows = change.sum(axis=2)
-    a, b = np.ogrid[:L, :L]
-    rows = rows - change[a, b, a] - change[a, b, b]
-    joined = log_beta(within[:, :, None] + within[:, None, :] + counts)
-    own = log_beta(within)
-    return rows + joined - own[:, None] - own[None, :] - apart
-
-
-class Discriminant:
-    """Principal components of X and, per set of pairs, the directions in them along which answers differ."""
-
-    def __init__(self, X: Floats, n_clusters: int, seed: int):
-        self.n_clusters = n_clusters
-        most = min(4 * n_clusters, *X.shape)
+    def __init__(self, features: Floats, kind: str | None, n_clusters: int, seed: int):
+        self.scaler = Scaler.fit(features, kind)
+        self.X, self.K, self.seed = self.scaler(features), n_clusters, seed
         with threadpool_limits(limits=1):
-            self.components = PCA(most, random_state=seed).fit_transform(X.astype(np.float64))
+            most = min(COMPONENTS[-1] * n_clusters, *self.X.shape)
+            self.components = PCA(most, random_state=seed).fit_transform(self.X.astype(np.float64))
+        everyone = np.arange(len(features))
+        rng = np.random.default_rng(seed)
+        self.trial = None if len(everyone) <= TRIAL_ITEMS else np.sort(rng.choice(everyone, TRIAL_ITEMS, replace=False))
 
-    def embed(self, pairs: PairData, n_components: int, blend: float) -> NDArray[np.float64]:
-        """Coordinates (N, .): ``1 - blend`` parts principal components, ``blend`` parts discriminant directions."""
-        plain = self.components[:, :n_components]
+    def plain(self, *, tries: int, rows: Ints | None = None, seed: int | None = None) -> Ints:
+        """K-means of the scaled features, (N,)."""
+        return kmeans(self.X, self.K, tries=tries, seed=self.seed if seed is None else seed, rows=rows)
+
+    def embed(self, pairs: PairData, width: int) -> NDArray[np.float64]:
+        """Half ``width`` principal components, half the K - 1 directions in them along which answers differ most."""
+        plain = self.components[:, :width]
         white = plain / np.maximum(plain.std(axis=0), np.finfo(np.float64).tiny)
         excess = pairs.similar - pairs.similar.mean()
         moment = (white[pairs.i] * excess[:, None]).T @ white[pairs.j] / len(pairs)
         values, vectors = np.linalg.eigh((moment + moment.T) / 2)
-        lead = np.argsort(-values)[: self.n_clusters - 1]
-        led = white @ vectors[:, lead] * np.sqrt(np.clip(values[lead], 0.0, None))
-        return np.hstack([np.sqrt(1 - blend) * _unit_power(plain), np.sqrt(blend) * _unit_power(led)])
+        lead = np.argsort(-values)[: self.K - 1]
+        discriminant = white @ vectors[:, lead] * np.sqrt(np.clip(values[lead], 0.0, None))
+        return np.hstack([np.sqrt(1 - BLEND) * _unit_power(plain), np.sqrt(BLEND) * _unit_power(discriminant)])
+
+    def guided(self, pairs: PairData, width: int, *, tries: int, rows: Ints | None = None) -> Ints:
+        """Of ``tries`` K-means runs in the embedding, the labels (N,) whose evidence in ``pairs`` is largest."""
+        space = self.embed(pairs, width)
+        found = [kmeans(space, self.K, tries=1, seed=self.seed + t, rows=rows) for t in range(tries)]
+        return max(found, key=lambda labels: evidence(labels, self.K, pairs))
+
+    def score_plain(self, folds: list[tuple[PairData, PairData]]) -> NDArray[np.float64]:
+        """Held-out nats of every answer, fold by fold, under plain K-means."""
+        labels = self.plain(tries=3, rows=self.trial)
+        return np.concatenate([answer_nll(labels, train, test) for train, test in folds])
+
+    def score_guided(self, folds: list[tuple[PairData, PairData]], width: int) -> NDArray[np.float64]:
+        """The same under guided K-means, its embedding made from the other folds' answers."""
+        scores = [answer_nll(self.guided(train, width, tries=4, rows=self.trial), train, test) for train, test in folds]
+        return np.concatenate(scores)
+
+    def stability(self, draws: int = 5) -> float:
+        """Mean adjusted Rand index between plain K-means runs on random halves of the items."""
+        rng = np.random.default_rng(self.seed)
+        n = min(max(len(self.X) // 2, self.K), TRIAL_ITEMS)
+        halves = [np.sort(rng.choice(len(self.X), n, replace=False)) for _ in range(draws)]
+        runs = [self.plain(tries=3, rows=rows, seed=self.seed + k) for k, rows in enumerate(halves)]
+        return float(np.mean([adjusted_rand_score(a, b) for a, b in combinations(runs, 2)]))
 
 
 def _unit_power(Z: NDArray[np.float64]) -> NDArray[np.float64]:
     return Z / max(np.sqrt((Z**2).sum(axis=1).mean()), np.finfo(np.float64).tiny)
-
-
-class _Comparison:
-    """Held-out scores of ways to make a partition, on one scaling of the features."""
-
-    def __init__(self, features: Floats, kind: str | None, n_clusters: int, pairs: PairData, seed: int):
-        self.scaler = Scaler.fit(features, kind)
-        self.X, self.K, self.pairs, self.seed = self.scaler(features), n_clusters, pairs, seed
-        self.trial = _trial_items(len(features), seed)
-        self.lens = Discriminant(self.X, n_clusters, seed)
-        self.scores: dict[Setting, float] = {}
-
-    def score(self, folds: list[tuple[PairData, PairData]], settings: Iterable[Setting]) -> None:
-        """Add the cross-validated nats an answer of every setting; None stands for plain K-means."""
-        for setting in settings:
-            total = 0.0
-            plain = plain_kmeans(self.X, self.K, tries=3, seed=self.seed, trial=self.trial) if setting is None else None
-            for train, test in folds:
-                labels = self.labels(train, setting, tries=2, trial=self.trial) if plain is None else plain
-                total += float(answer_nll(labels, train, test).sum())
-            self.scores[setting] = total / len(self.pairs)
-
-    def labels(self, pairs: PairData, setting: Setting, *, tries: int, trial: Ints | None = None) -> Ints:
-        """The partition (N,) that ``setting`` makes of all items with the help of ``pairs``."""
-        if setting is None:
-            return plain_kmeans(self.X, self.K, tries=tries, seed=self.seed, trial=trial)
-        width, blend = setting
-        space = self.lens.embed(pairs, min(width, self.lens.components.shape[1]), blend)
-        return kmeans_by_answers(space, self.K, pairs, tries=tries, seed=self.seed, trial=trial)
-
-    def best(self) -> Setting:
-        return min(self.scores, key=lambda setting: self.scores[setting])
-
-    def table(self) -> list[tuple[str, float]]:
-        return [(f"{_scale_name(self.scaler.kind)}, {_name(setting)}", score) for setting, score in self.scores.items()]
-
-
-def _name(setting: Setting) -> str:
-    return "plain K-means" if setting is None else f"{setting[0]} components, blend {setting[1]:g}"
 
 
 def _scale_name(kind: str | None) -> str:
@@ -237,27 +173,52 @@ def _scale_name(kind: str | None) -> str:
 def make_start(features: Floats, n_clusters: int, pairs: PairData, *, scales: tuple[str | None, ...], init: str, seed: int) -> Start:
     """Choose a scaling and the partition training sets out from, for features (N, d).
 
-    Scalings are compared by how well the partitions made under them predict held-out answers. ``init="kmeans"``:
-    plain K-means, which never sees an answer. ``init="pairs"``: also K-means in discriminant coordinates, its
-    setting chosen by cross-validation over answers (annotators where known), plain K-means among the rivals.
+    Scalings are compared by how well the partitions made under them predict held-out answers. ``init="kmeans"``: plain
+    K-means, which never sees an answer. ``init="pairs"``: plain, or K-means guided by the answers' directions.
     """
     folds = pairs.folds(FOLDS, seed)
-    first, *rest = product((2 * n_clusters, 4 * n_clusters), BLENDS)
-    opening: list[Setting] = [None] if init == "kmeans" else [None, first]
-    compared = [_Comparison(features, kind, n_clusters, pairs, seed) for kind in scales]
-    for comparison in compared:
-        comparison.score(folds, opening)
-    chosen = min(compared, key=lambda c: c.scores[c.best()])
-    if init == "pairs":
-        chosen.score(folds, rest)
-    setting = chosen.best()
-    table = tuple(row for comparison in compared for row in comparison.table())
-    name = f"{_scale_name(chosen.scaler.kind)}, {_name(setting)}"
-    logger.info("start: %s (held-out %.4f nats an answer; plain K-means %.4f)", name, chosen.scores[setting], chosen.scores[None])
-    return Start(chosen.labels(pairs, setting, tries=10), chosen.scaler, name, table)
+    groups = None if pairs.annotator is None else np.concatenate([test.annotator for _, test in folds])  # type: ignore[misc]
+    narrow, wide = (min(c * n_clusters, *features.shape) for c in COMPONENTS)
+    ways = [Partitioner(features, kind, n_clusters, seed) for kind in scales]
+    plain = [way.score_plain(folds) for way in ways]
+    guided = [way.score_guided(folds, narrow) for way in ways] if init == "pairs" else plain
+    best = _first_among_equals([min(pair, key=np.mean) for pair in zip(plain, guided, strict=True)], groups)
+    way, scale = ways[best], _scale_name(ways[best].scaler.kind)
+    table = [(f"{_scale_name(w.scaler.kind)}, plain K-means", float(s.mean())) for w, s in zip(ways, plain, strict=True)]
+
+    if init == "kmeans":
+        return Start(way.plain(tries=10), way.scaler, table[best][0], "Asked for plain K-means.", way.stability() >= STABLE, tuple(table))
+
+    table += [(f"{_scale_name(w.scaler.kind)}, guided K-means, {narrow} components", float(s.mean())) for w, s in zip(ways, guided, strict=True)]
+    width, score = narrow, guided[best]
+    if wide > narrow:
+        more = way.score_guided(folds, wide)
+        table.append((f"{scale}, guided K-means, {wide} components", float(more.mean())))
+        if _first_among_equals([score, more], groups) == 1:
+            width, score = wide, more
+    gain, error = float((plain[best] - score).mean()), standard_error(plain[best] - score, groups)
+    use, independent, reason = _decide(way, gain, error)
+    labels = way.guided(pairs, width, tries=10) if use else way.plain(tries=10)
+    name = f"{scale}, {f'guided K-means, {width} components' if use else 'plain K-means'}"
+    logger.info("start: %s. %s", name, reason)
+    return Start(labels, way.scaler, name, reason, independent, tuple(table))
 
 
-def _trial_items(n_items: int, seed: int) -> Ints | None:
-    if n_items <= TRIAL_ITEMS:
-        return None
-    return np.sort(np.random.default_rng(seed).choice(n_items, TRIAL_ITEMS, replace=False))
+def _first_among_equals(scores: list[NDArray[np.float64]], groups: Ints | None) -> int:
+    """The first of several held-out scores (M,) that is within one standard error of the best."""
+    best = min(scores, key=np.mean)
+    return next(k for k, s in enumerate(scores) if (s - best).mean() <= standard_error(s - best, groups))
+
+
+def _decide(way: Partitioner, gain: float, error: float) -> tuple[bool, bool, str]:
+    """(let the answers guide the start, it is an independent stable one, why): a stable K-means has the benefit of the doubt."""
+    told = f"guided K-means gains {gain:.4f} +- {error:.4f} nats a held-out answer over plain"
+    if gain > BURDEN * error:
+        return True, False, f"Let the answers guide K-means: {told}."
+    stability = way.stability()
+    if stability >= STABLE:
+        return False, True, f"Kept plain K-means: {told}, too little to leave a stable partition (agreement of reruns {stability:.2f})."
+    unstable = f"plain K-means is unstable (agreement of reruns {stability:.2f} < {STABLE:g})"
+    if gain > 0:
+        return True, False, f"Let the answers guide K-means: {told}, and {unstable}."
+    return False, False, f"Kept plain K-means: {told}; but {unstable}."

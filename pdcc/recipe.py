@@ -15,7 +15,7 @@ from pdcc.models import AnnotationModel, Membership, make_confusion
 from pdcc.pairs import PairData
 from pdcc.partition import make_start
 from pdcc.scaling import SCALES, Scaler
-from pdcc.selection import FEWEST_HELD_OUT, Candidate, Choice, candidates, choose
+from pdcc.selection import AUTO_PARTITION, FEWEST_HELD_OUT, Candidate, Choice, candidates, choose
 
 logger = logging.getLogger(__name__)
 
@@ -108,7 +108,10 @@ def train(data: PairData, recipe: Recipe, device: torch.device, *, progress: boo
     x = torch.as_tensor(scaler(data.features)).to(device)
     labels = None if start is None or recipe.init == "random" else torch.as_tensor(start.labels).to(device)
 
-    options = candidates(recipe.confusion, recipe.volume, recipe.partition if labels is not None else 0.0)
+    weight = recipe.partition
+    if weight == "auto":
+        weight = AUTO_PARTITION if start is not None and start.independent else 0.0
+    options = candidates(recipe.confusion, recipe.volume, float(weight) if labels is not None else 0.0)
     test = None if held is None else tensors(held, x)
 
     def trial(candidate: Candidate, net: Membership, seed: int, title: str) -> _Trial:
@@ -135,7 +138,7 @@ def train(data: PairData, recipe: Recipe, device: torch.device, *, progress: boo
     story = {
         "held_out": by,
         "n_held_out": 0 if held is None else len(held),
-        "start": None if start is None else {"name": start.name, "table": [list(row) for row in start.table]},
+        "start": None if start is None else {"name": start.name, "reason": start.reason, "table": [list(row) for row in start.table]},
         "choice": {"reason": choice.reason, "table": list(choice.table)},
         "chosen": asdict(options[choice.index]),
     }

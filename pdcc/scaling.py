@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from pdcc.pairs import Floats
 
-SCALES = (None, "unit", "standard")
+# In the order of preference among equals: directions carry the clusters in most learned features.
+SCALES = ("unit", None, "standard")
 
 
 @dataclass(frozen=True)

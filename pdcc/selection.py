@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from pdcc.pairs import Ints
 
-# The values "auto" weighs against 0. The volume is the paper's middle choice; the partition weight is the smallest
-# that kept a good unsupervised start on noisy answers (docs/results.md has the grid).
+# The volume "auto" weighs against none: the paper's middle choice.
 AUTO_VOLUME = 1e-2
+# The weight "auto" gives a start that is stable and made without the answers (docs/results.md has the grid). A start
+# that the answers guided gets none: it would count them twice.
 AUTO_PARTITION = 0.3
 # Fewer held-out answers than this cannot tell settings apart.
 FEWEST_HELD_OUT = 50
@@ -37,11 +38,11 @@ class Choice:
     table: tuple[dict[str, float | str], ...]
 
 
-def candidates(confusion: str, volume: float | str, partition: float | str) -> list[Candidate]:
-    """What is to be compared, at most four settings, the one preferred among equals first.
+def candidates(confusion: str, volume: float | str, partition: float) -> list[Candidate]:
+    """What is to be compared, the one preferred among equals first.
 
-    Preferred are the larger partition weight and then the larger volume: both break ties among states that predict
-    the answers equally well, which likelihood by itself cannot do (theorem 4.1; docs/choosing.md).
+    Preferred is the larger volume: it breaks ties among states that predict the answers equally well, which
+    likelihood by itself cannot do (theorem 4.1).
     """
     if confusion == "auto" and volume == "auto":
         models = [("stochastic", AUTO_VOLUME), ("none", 0.0)]
@@ -49,8 +50,7 @@ def candidates(confusion: str, volume: float | str, partition: float | str) -> l
         models = [("stochastic", float(volume)), ("none", float(volume))]
     else:
         models = [(confusion, v) for v in ((AUTO_VOLUME, 0.0) if volume == "auto" else (float(volume),))]
-    weights = (AUTO_PARTITION, 0.0) if partition == "auto" else (float(partition),)
-    return [Candidate(form, v, w) for w in weights for form, v in models]
+    return [Candidate(form, v, partition) for form, v in models]
 
 
 def standard_error(difference: NDArray[np.float64], groups: Ints | None) -> float:
@@ -78,5 +78,5 @@ def choose(options: Sequence[Candidate], nll: Sequence[NDArray[np.float64]], gro
     if index == best:
         why = f"it predicts held-out answers best ({means[best]:.4f} nats an answer)"
     else:
-        why = f"it is within one standard error ({behind[index]:.4f} <= {errors[index]:.4f} nats an answer) of the best, {options[best]}, and holds on harder to the start or the volume"
+        why = f"it is within one standard error ({behind[index]:.4f} <= {errors[index]:.4f} nats an answer) of the best, {options[best]}, and prefers the volume"
     return Choice(index, f"Chose {options[index]}: {why}.", table)

@@ -1,0 +1,152 @@
+"""The command line: pdcc demo, fit, predict."""
+
+import contextlib
+import logging
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+app = typer.Typer(
+    name="pdcc",
+    help="Probabilistic deep constrained clustering: memberships from features and noisy same/different answers.",
+    epilog="Start with: pdcc demo. Exit codes: 0 done, 2 bad input, 130 interrupted (everything so far is kept; go on with --resume).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+# typer brings its own copy of click from 0.29 on; its UsageError is reached by inheritance in every version.
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+
+Features = Annotated[Path, typer.Argument(help="Features, one row an item: .npy, .npz (one array, or one called X), .csv or .parquet.")]
+Run = Annotated[Path, typer.Option("--output", "-o", help="Directory of the run; made if it is not there.")]
+Seed = Annotated[int, typer.Option("--seed", help="Fixes every random choice.")]
+IdColumn = Annotated[str | None, typer.Option("--id-column", help="Column of a feature table that names the items; the pairs' i and j are then such names instead of row numbers.")]
+
+
+@app.callback()
+def options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False, quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and results.")] = False) -> None:
+    """Cluster items from features and noisy same/different answers."""
+    log = logging.getLogger("pdcc")
+    log.handlers[:] = [handler := logging.StreamHandler(sys.stderr)]
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.setLevel(logging.ERROR if quiet else logging.INFO)
+
+
+@app.command()
+def fit(
+    features: Features,
+    pairs: Annotated[Path, typer.Argument(help="Answers: .csv or .parquet with columns i, j, similar (0/1, -1/1 or true/false) and optionally annotator.")],
+    clusters: Annotated[int, typer.Option("--clusters", "-k", help="Number of clusters.")],
+    output: Run,
+    seed: Seed = 0,
+    epochs: Annotated[int, typer.Option(help="At most this many passes over the pairs.")] = 60,
+    confusion: Annotated[str, typer.Option(help="Annotators' confusion: auto, none, sigmoid or stochastic.")] = "auto",
+    volume: Annotated[str, typer.Option(help="Weight of the volume term: auto or a number.")] = "auto",
+    scale: Annotated[str, typer.Option(help="Feature scaling: auto, none, unit or standard.")] = "auto",
+    init: Annotated[str, typer.Option(help="Start: pairs, kmeans or random.")] = "pairs",
+    n_init: Annotated[int, typer.Option(help="Restarts; the one that predicts held-out answers best is kept.")] = 1,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    id_column: IdColumn = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run (or begin one).")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is already there.")] = False,
+) -> None:
+    """Fit VolMaxDCC to FEATURES and PAIRS and keep the run in a directory.
+
+    Example: pdcc fit features.npy pairs.csv -k 10 -o run
+    """
+    from pdcc import PairData, VolMaxDCC, runs
+
+    params: dict[str, Any] = {
+        "n_clusters": clusters, "random_state": seed, "epochs": epochs, "confusion": confusion, "volume": _number_or_auto("volume", volume),
+        "scale": None if scale == "none" else scale, "init": init, "n_init": n_init, "device": device,
+    }  # fmt: skip
+    estimator = VolMaxDCC(**params)
+    data = PairData.read(features, pairs, id_column=id_column)
+    estimator.check(data.n_items)
+    source = runs.Source.of(features, pairs, id_column)
+    if not runs.begin(output, source, params, resume=resume, overwrite=overwrite):
+        typer.echo(f"{output}: this run had already finished.")
+        return
+    estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
+    runs.finish(output, estimator, data, source)
+    typer.echo(f"{len(data)} answers about {data.n_items} items ({data.self_pairs} self-pairs dropped). {estimator.message_}")
+    typer.echo(f"Run kept in {output}. Memberships of any items: pdcc predict {output} {features} -o memberships.csv")
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
+    features: Features,
+    output: Annotated[Path, typer.Option("--output", "-o", help="CSV to write: item, label, and one membership a cluster.")],
+    id_column: IdColumn = None,
+) -> None:
+    """Write memberships and labels of the items in FEATURES, seen or unseen.
+
+    Example: pdcc predict run features.npy -o memberships.csv
+    """
+    import numpy as np
+    import pandas as pd
+
+    from pdcc import VolMaxDCC
+    from pdcc.inference.checkpoint import write_atomic
+    from pdcc.tables import read_features
+
+    estimator = VolMaxDCC.load(run)
+    X, ids = read_features(features, id_column=id_column)
+    F = estimator.predict_proba(X)
+    columns: dict[str, Any] = {"item": np.arange(len(F)) if ids is None else ids, "label": F.argmax(axis=1)}
+    table = pd.DataFrame(columns | {f"m{k}": F[:, k] for k in range(F.shape[1])})
+    write_atomic(output, table.to_csv(index=False).encode())
+    typer.echo(f"Memberships of {len(F)} items in {output}.")
+
+
+@app.command()
+def demo(
+    output: Run = Path("demo-run"),
+    seed: Seed = 0,
+) -> None:
+    """Handwritten digits and a noisy annotator: K-means, VanillaDCC and VolMaxDCC side by side. No downloads."""
+    from pdcc.demo import run_demo
+
+    for line in run_demo(output, seed):
+        typer.echo(line)
+
+
+def _number_or_auto(name: str, value: str) -> float | str:
+    if value == "auto":
+        return value
+    try:
+        return float(value)
+    except ValueError as error:
+        raise ValueError(f"{name}: expected auto or a number, found {value!r}. Pass one of these.") from error
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: one sentence on stderr for an error, no traceback unless --debug."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
+        try:
+            code = app(arguments, standalone_mode=False)
+        except typer.Exit as stop:
+            code = stop.exit_code
+        except USAGE_ERROR as error:
+            error.show()
+            code = 2
+        except (KeyboardInterrupt, typer.Abort):
+            typer.echo("Interrupted; what was done so far is kept. Go on with --resume.", err=True)
+            code = 130
+        except (ValueError, TypeError, OSError) as error:
+            if "--debug" in arguments:
+                raise
+            typer.echo(f"pdcc: {error}", err=True)
+            code = 2
+    with contextlib.suppress(BrokenPipeError):
+        sys.stdout.flush()
+    sys.exit(code if isinstance(code, int) else 0)

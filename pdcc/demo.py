@@ -1,0 +1,45 @@
+"""What `pdcc demo` shows: three methods on digits with a noisy annotator."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from pdcc import datasets, metrics
+from pdcc.annotators import draw_pairs, machine_annotator
+from pdcc.artifact import ArtifactError
+from pdcc.estimator import VanillaDCC, VolMaxDCC
+from pdcc.partition import kmeans
+
+N_PAIRS = 3000
+# So few labels that the classifier behind the answers flips about one pair in thirteen.
+N_LABELS = 30
+
+
+def run_demo(output: Path, seed: int) -> Iterator[str]:
+    """Lines to print, as they become known; leaves the fitted VolMaxDCC in ``output``."""
+    if output.exists() and not (output / "run.json").exists() and (output.is_file() or any(output.iterdir())):
+        raise ArtifactError(f"{output}: expected an empty directory or an earlier run, found other files. Choose another one with -o.")
+    data = datasets.digits(seed=seed)
+    rng = np.random.default_rng(seed)
+    answers = machine_annotator(data.X, data.y, draw_pairs(len(data.X), N_PAIRS, rng), n_labels=N_LABELS, seed=seed)
+    yield f"{len(data.X)} seen and {len(data.X_unseen)} unseen digits, {N_PAIRS} pairs, {100 * answers.flip_rate:.1f} % of the answers wrong."
+
+    every = np.concatenate([data.X, data.X_unseen])
+    rows = np.arange(len(data.X))
+    clusters = kmeans(every, 10, tries=10, seed=seed, rows=rows)
+    vanilla = VanillaDCC(10, random_state=seed).fit(data.X, answers.pairs, answers.similar)
+    volmax = VolMaxDCC(10, random_state=seed).fit(data.X, answers.pairs, answers.similar)
+    found = {"K-means (no answers)": clusters, "VanillaDCC": vanilla.predict(every), "VolMaxDCC": volmax.predict(every)}
+
+    yield f"{'':22}{'ACC':^15}{'NMI':^15}{'ARI':^15}"
+    yield f"{'':22}" + f"{'seen':>7}{'unseen':>8}" * 3
+    for name, labels in found.items():
+        cells = ""
+        for score in (metrics.acc, metrics.nmi, metrics.ari):
+            cells += f"{score(data.y, labels[: len(rows)]):7.3f}{score(data.y_unseen, labels[len(rows) :]):8.3f}"
+        yield f"{name:22}{cells}"
+    yield str(volmax.story_["start"]["reason"])
+    yield str(volmax.story_["choice"]["reason"])
+    volmax.save(output)
+    yield f"The fitted run is in {output}. From Python: pdcc.VolMaxDCC.load({str(output)!r})"

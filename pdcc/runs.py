@@ -1,0 +1,83 @@
+"""A run directory: the model, its configuration, the pairs, and where the features came from."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from pdcc.artifact import BEGUN, DESCRIPTION, ArtifactError, file_hash, save_run
+from pdcc.estimator import VolMaxDCC
+from pdcc.inference.checkpoint import load_state, save_state, write_atomic
+from pdcc.pairs import PairData
+
+PAIRS = "pairs.safetensors"
+CHECKPOINTS = "checkpoints"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a run's data came from: paths and SHA-256 of the two files."""
+
+    features: str
+    features_sha256: str
+    pairs: str
+    pairs_sha256: str
+    id_column: str | None
+
+    @classmethod
+    def of(cls, features: Path, pairs: Path, id_column: str | None) -> "Source":
+        """Look at the files now."""
+        return cls(str(features.resolve()), file_hash(features), str(pairs.resolve()), file_hash(pairs), id_column)
+
+
+def begin(run: Path, source: Source, params: dict[str, Any], *, resume: bool, overwrite: bool) -> bool:
+    """Claim the directory for a fit. True: there is work to do; False: a resumed run had already finished."""
+    plan = {"source": vars(source), "params": params}
+    if run.exists() and not run.is_dir():
+        raise ArtifactError(f"{run}: expected a directory for the run, found a file. Choose another one.")
+    finished, begun = (run / DESCRIPTION).exists(), (run / BEGUN).exists()
+    if overwrite and (finished or begun):
+        for name in (DESCRIPTION, BEGUN, PAIRS, *(f"{CHECKPOINTS}/{p.name}" for p in (run / CHECKPOINTS).glob("*.safetensors"))):
+            (run / name).unlink(missing_ok=True)
+        finished = begun = False
+    if (finished or begun) and not resume:
+        what = "a finished run" if finished else "an interrupted run"
+        raise ArtifactError(f"{run}: already holds {what}. Go on with --resume, replace it with --overwrite, or choose another directory.")
+    if begun:
+        earlier = json.loads((run / BEGUN).read_text(encoding="utf-8"))
+        changed = [k for part in plan for k in plan[part] if _relevant(k) and earlier.get(part, {}).get(k) != plan[part][k]]
+        if changed:
+            raise ArtifactError(f"{run}: cannot resume, since {', '.join(changed)} changed since the run began. Use the same data and options, or --overwrite.")
+        return not finished
+    if run.is_dir() and any(run.iterdir()) and not finished:
+        raise ArtifactError(f"{run}: expected an empty directory or a pdcc run, found other files. Choose another one.")
+    write_atomic(run / BEGUN, json.dumps(plan, indent=1).encode())
+    return True
+
+
+def _relevant(name: str) -> bool:
+    # A moved file with the same content is the same data.
+    return name not in ("features", "pairs", "progress")
+
+
+def finish(run: Path, estimator: VolMaxDCC, data: PairData, source: Source) -> None:
+    """Write the fitted estimator and its pairs; from here on the run counts as finished."""
+    parts = {"i": torch.as_tensor(data.i), "j": torch.as_tensor(data.j), "similar": torch.as_tensor(data.similar)}
+    if data.annotator is not None:
+        parts["annotator"] = torch.as_tensor(data.annotator)
+    names = [str(name) for name in data.annotator_names]
+    save_state(run / PAIRS, parts, {"annotator_names": names})
+    save_run(run, *estimator.described(), extra={"source": vars(source)})
+
+
+def read_pairs(run: Path, features: np.ndarray[Any, Any]) -> PairData:
+    """The pairs a run was fitted on, around the given features (N, d)."""
+    parts, meta = load_state(run / PAIRS)
+    pairs = np.column_stack([parts["i"].numpy(), parts["j"].numpy()])
+    who = None
+    if "annotator" in parts:
+        who = np.array(meta["annotator_names"], dtype=object)[parts["annotator"].numpy()]
+    return PairData.from_arrays(features, pairs, parts["similar"].numpy(), who)
