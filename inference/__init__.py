@@ -2,6 +2,7 @@
 
 from pdcc.inference.batches import PairTensors, batches, epoch_order
 from pdcc.inference.checkpoint import ArtifactError
+from pdcc.inference.elbo import negative_elbo
 from pdcc.inference.evaluate import memberships, pair_nll, point_agreement, point_values, probe
 from pdcc.inference.fit import FitConfig, FitResult, fit, make_optimizer
 from pdcc.inference.guide import map_guide
@@ -18,6 +19,7 @@ __all__ = [
     "make_optimizer",
     "map_guide",
     "memberships",
+    "negative_elbo",
     "pair_nll",
     "point_agreement",
     "point_values",

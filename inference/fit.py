@@ -12,13 +12,13 @@ from typing import Any
 
 import pyro
 import torch
-from pyro.infer import Trace_ELBO
 from pyro.nn import PyroModule
 from torch import Tensor
 from tqdm.auto import tqdm
 
 from pdcc.inference.batches import PairTensors, batches, epoch_order
 from pdcc.inference.checkpoint import ArtifactError, flatten_optimizer, load_state, restore_optimizer, save_state
+from pdcc.inference.elbo import negative_elbo
 from pdcc.inference.evaluate import Probe, probe
 
 logger = logging.getLogger(__name__)
@@ -160,12 +160,12 @@ def fit(
     With ``checkpoint``, the state is written there every few seconds; a run that finds such a file goes on
     from it and, on the same machine, ends at the same bits as one that was never stopped.
     """
-    elbo = Trace_ELBO()
     n_batches = math.ceil(len(pairs) / config.batch_size)
     with quiet_pyro(config.seed, pairs.x.device), tqdm(total=config.epochs, desc=label, disable=not progress, leave=False) as bar:
         guide(pairs.batch(torch.arange(min(2, len(pairs)), device=pairs.x.device)))  # lays out the guide's parameters
         run = _Run(torch.nn.ModuleDict({"model": model, "guide": guide}), make_optimizer(model, guide, config))
         run.total = torch.zeros((), dtype=torch.float64, device=pairs.x.device)
+        run.good = run.full_state()
         resumed_at = None
         if checkpoint is not None and checkpoint.exists():
             run.load(checkpoint, config)
@@ -180,7 +180,7 @@ def fit(
             order = epoch_order(len(pairs), config.seed, run.epoch, pairs.x.device)
             for batch in batches(pairs, order, config.batch_size, exact_volume=config.exact_volume, start=run.step):
                 run.optimizer.zero_grad(set_to_none=True)
-                loss = elbo.differentiable_loss(model, guide, batch) / len(pairs)
+                loss = negative_elbo(model, guide, batch) / len(pairs)
                 loss.backward()
                 run.optimizer.step()
                 run.total += loss.detach()
@@ -210,9 +210,8 @@ def _close_epoch(run: _Run, now: Probe, loss: float, early: bool, wants_volume: 
     if collapsed or not (math.isfinite(loss) and math.isfinite(now.nll)):
         what = "the memberships collapsed onto fewer clusters" if collapsed else "the loss stopped being finite"
         run.recoveries += 1
-        if run.good:
-            run.restore(run.good)
-        if run.recoveries > MAX_RECOVERIES or not run.good:
+        run.restore(run.good)
+        if run.recoveries > MAX_RECOVERIES:
             run.outcome = ("diverged", f"In epoch {run.epoch + 1} {what}, {run.recoveries} time(s) in all; kept the last good state. Lower lr (now {config.lr:g}) or confusion_lr ({config.confusion_lr:g}), or lower volume.")
         else:
             run.set_rate(run.rate * RECOVERY_RATE)

@@ -1,6 +1,7 @@
 """PairData: the one validated form of features and answered pairs, and the ways to get there."""
 
 import logging
+import numbers
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -99,13 +100,10 @@ def check_similar(similar: ArrayLike) -> NDArray[np.bool_]:
 
 def _plain(array: NDArray[Any], name: str, how: str) -> NDArray[Any]:
     """An object array as the bool or number array it stands for."""
-    kinds = {type(v) for v in array.tolist()}
-    if kinds <= {bool, np.bool_}:
-        return array.astype(bool)
-    if kinds <= {int, float, np.int64, np.float64}:
-        return array.astype(float)
-    row = next(i for i, v in enumerate(array.tolist()) if isinstance(v, str | type(None)) or not _is_number(v))
-    raise PairDataError(name, how, f"{array[row]!r}", "Map the answers to 0 and 1.", row)
+    bad = [row for row, v in enumerate(array.tolist()) if not isinstance(v, numbers.Real | np.bool_)]
+    if bad:
+        raise PairDataError(name, how, f"{array[bad[0]]!r}", "Map the answers to 0 and 1.", bad[0])
+    return array.astype(np.float64)
 
 
 def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:

@@ -182,7 +182,8 @@ def make_start(features: Floats, n_clusters: int, pairs: PairData, *, scales: tu
     ways = [Partitioner(features, kind, n_clusters, seed) for kind in scales]
     plain = [way.score_plain(folds) for way in ways]
     guided = [way.score_guided(folds, narrow) for way in ways] if init == "pairs" else plain
-    best = _first_among_equals([min(pair, key=np.mean) for pair in zip(plain, guided, strict=True)], groups)
+    # Two standard errors: the least of six noisy scores flatters itself.
+    best = _first_among_equals([min(pair, key=np.mean) for pair in zip(plain, guided, strict=True)], groups, errors=2.0)
     way, scale = ways[best], _scale_name(ways[best].scaler.kind)
     table = [(f"{_scale_name(w.scaler.kind)}, plain K-means", float(s.mean())) for w, s in zip(ways, plain, strict=True)]
 
@@ -204,10 +205,10 @@ def make_start(features: Floats, n_clusters: int, pairs: PairData, *, scales: tu
     return Start(labels, way.scaler, name, reason, independent, tuple(table))
 
 
-def _first_among_equals(scores: list[NDArray[np.float64]], groups: Ints | None) -> int:
-    """The first of several held-out scores (M,) that is within one standard error of the best."""
+def _first_among_equals(scores: list[NDArray[np.float64]], groups: Ints | None, errors: float = 1.0) -> int:
+    """The first of several held-out scores (M,) that is within so many standard errors of the best."""
     best = min(scores, key=np.mean)
-    return next(k for k, s in enumerate(scores) if (s - best).mean() <= standard_error(s - best, groups))
+    return next(k for k, s in enumerate(scores) if (s - best).mean() <= errors * standard_error(s - best, groups))
 
 
 def _decide(way: Partitioner, gain: float, error: float) -> tuple[bool, bool, str]:

@@ -43,19 +43,16 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[ND
     if path.suffix not in (".npy", ".npz"):
         raise PairDataError(str(path), "a .npy, .npz, .csv or .parquet file", f"the ending {path.suffix!r}", "Convert the features.")
     try:
-        loaded = np.load(path, allow_pickle=False)
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded, None
+            names = loaded.files
+            if len(names) == 1 or "X" in names:
+                return loaded["X" if "X" in names else names[0]], None
     except (ValueError, OSError, EOFError, BadZipFile) as error:
         raise PairDataError(str(path), "a plain numeric array", f"a file that is not one ({error})", "Save it with np.save; object arrays are refused, since they can run code.") from error
-    if isinstance(loaded, np.ndarray):
-        return loaded, None
-    with loaded:
-        names = loaded.files
-        if len(names) != 1 and "X" not in names:
-            raise PairDataError(str(path), "one array, or one called X", f"{', '.join(names) or 'none'}", "Save the features alone, or under the name X.")
-        try:
-            return loaded["X" if "X" in names else names[0]], None
-        except ValueError as error:
-            raise PairDataError(str(path), "a plain numeric array", f"one that is not ({error})", "Save numbers only; object arrays are refused, since they can run code.") from error
+    raise PairDataError(str(path), "one array, or one called X", f"{', '.join(names) or 'none'}", "Save the features alone, or under the name X.")
 
 
 def _must_exist(path: Path) -> None:
