@@ -176,7 +176,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: ArrayLike) -> Floats64:
         """Memberships (n, K) of seen or unseen items X (n, d)."""
         check_is_fitted(self, "model_")
-        features = check_features(X, n_features=self.n_features_in_)
+        features = check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
         validate_data(self, X, skip_check_array=True, reset=False)
         return self._memberships(features)
 
@@ -188,7 +188,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Paper eq. 13 at the fitted parameters, over all of X and all pairs: mean NLL - volume * logdet(F'F)."""
         check_is_fitted(self, "model_")
         data = PairData.from_arrays(X, pairs, similar)
-        check_features(X, n_features=self.n_features_in_)
+        check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
         F = memberships(self.model_, self._scaled(data.features)).double()
         nll = pair_nll(F, point_agreement(self.model_, self.guide_).double(), tensors(data, F)).mean()
         volume = self.story_["chosen"]["volume"]

@@ -30,8 +30,9 @@ def _first(bad: NDArray[np.bool_]) -> int:
     return int(np.flatnonzero(bad)[0])
 
 
-def check_features(X: Any, *, name: str = "X", n_features: int | None = None) -> Floats:
-    """Features as a finite float32 array (N, d); ``n_features`` is the width an earlier fit has fixed."""
+def check_features(X: Any, *, n_features: int | None = None, owner: str = "this model") -> Floats:
+    """Features as a finite float32 array (N, d); ``n_features`` is the width an earlier fit of ``owner`` has fixed."""
+    name = "X"
     if hasattr(X, "toarray"):
         # scikit-learn's checks look for TypeError and the words "sparse" and "dense" here.
         raise TypeError(f"{name}: expected a dense array of features, found a sparse matrix. Convert it with X.toarray().")
@@ -50,7 +51,7 @@ def check_features(X: Any, *, name: str = "X", n_features: int | None = None) ->
     if 0 in array.shape:
         raise PairDataError(name, "at least one item and one feature", f"shape {array.shape}: {array.shape[0]} sample(s) and {array.shape[1]} feature(s) (shape={array.shape}) while a minimum of 1 is required", "Check how the features were read.")
     if n_features is not None and array.shape[1] != n_features:
-        raise PairDataError(name, f"{n_features} features, as in fit", f"X has {array.shape[1]} features, but this model is expecting {n_features} features as input", "Prepare new items exactly as the ones fitted on.")
+        raise PairDataError(name, f"{n_features} features, as in fit", f"X has {array.shape[1]} features, but {owner} is expecting {n_features} features as input", "Prepare new items exactly as the ones fitted on.")
     with np.errstate(over="ignore"):
         out = np.ascontiguousarray(array, dtype=np.float32)
     finite = np.isfinite(out).all(axis=1)

@@ -1,0 +1,151 @@
+"""The start and the automatic choices: made from answers alone, and for the reasons given."""
+
+import numpy as np
+import pytest
+from conftest import make_blobs
+from sklearn.metrics import adjusted_rand_score
+
+from pdcc import PairData, VolMaxDCC, metrics
+from pdcc.annotators import answer_by_labels, answer_through, draw_pairs
+from pdcc.partition import Partitioner, answer_counts, answer_nll, evidence, kmeans, make_start
+from pdcc.scaling import SCALES, Scaler
+from pdcc.selection import AUTO_PARTITION, AUTO_VOLUME, Candidate, candidates, choose, standard_error
+
+
+def hidden_direction(seed: int = 0, flip: float = 0.1) -> tuple[np.ndarray, np.ndarray, PairData]:
+    """Classes differ in three weak features, beside two strong ones that mean nothing: K-means alone must fail."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(600) % 3
+    X = np.hstack([2.0 * np.eye(3)[y] + 0.5 * rng.normal(size=(600, 3)), rng.uniform(-6, 6, size=(600, 2))])
+    A = np.full((3, 3), flip / 3) + (1 - flip) * np.eye(3)
+    a = answer_through(np.eye(3)[y], draw_pairs(600, 3000, rng), A, rng)
+    return X, y, PairData.from_arrays(X, a.pairs, a.similar)
+
+
+def test_answers_guide_the_start_where_kmeans_cannot_see():
+    for seed in range(3):
+        X, y, data = hidden_direction(seed)
+        plain = kmeans(X, 3, tries=10, seed=seed)
+        start = make_start(data.features, 3, data, scales=(None,), init="pairs", seed=seed)
+        assert metrics.acc(y, plain) < 0.6
+        assert metrics.acc(y, start.labels) > 0.9
+        assert "guided" in start.name
+        assert not start.independent
+
+
+def test_a_stable_kmeans_is_kept_when_answers_do_not_contradict_it():
+    blobs = make_blobs(n=300, n_pairs=300, flip=0.3, seed=4)
+    data = PairData.from_arrays(blobs.X, blobs.answers.pairs, blobs.answers.similar)
+    start = make_start(data.features, 3, data, scales=(None,), init="pairs", seed=0)
+    assert "plain K-means" in start.name
+    assert "stable" in start.reason
+    assert start.independent
+    assert metrics.acc(blobs.y, start.labels) > 0.97
+
+
+def test_scale_is_chosen_by_the_answers():
+    """Two useless columns in units a thousand times larger: only standard scaling lets K-means see the clusters."""
+    blobs = make_blobs(n=300, n_pairs=2000)
+    noise = 1e4 * np.random.default_rng(0).normal(size=(300, 2))
+    data = PairData.from_arrays(np.hstack([blobs.X, noise]), blobs.answers.pairs, blobs.answers.similar)
+    start = make_start(data.features, 3, data, scales=SCALES, init="kmeans", seed=0)
+    assert start.scaler.kind == "standard"
+    assert len(start.table) == 3
+
+
+def test_scaler_standard_uses_the_seen_items():
+    X = np.array([[1.0, 5.0, -2.0], [3.0, 5.0, 2.0]], np.float32)
+    new = np.array([[5.0, 5.0, 0.0]], np.float32)
+    np.testing.assert_allclose(Scaler.fit(X, "standard")(new), [[3.0, 0.0, 0.0]])
+    np.testing.assert_allclose(np.linalg.norm(Scaler.fit(X, "unit")(new), axis=1), 1.0, rtol=1e-6)
+    np.testing.assert_array_equal(Scaler.fit(X, None)(new), new)
+    assert np.isfinite(Scaler.fit(X, "unit")(np.zeros((1, 3), np.float32))).all()
+
+
+def test_answer_counts_and_evidence():
+    data = PairData.from_arrays(np.eye(4), [[0, 1], [0, 2], [2, 3], [1, 0], [3, 1]], [1, 0, 1, 0, 0])
+    counts = answer_counts(np.array([0, 0, 1, 1]), 2, data)
+    np.testing.assert_array_equal(counts[0], [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(counts[1], [[1, 2], [2, 0]])
+    # Beta(1, 1) marginals: within 0: B(2, 2) = 1/6; between: B(1, 3) = 1/3; within 1: B(2, 1) = 1/2.
+    assert evidence(np.array([0, 0, 1, 1]), 2, data) == pytest.approx(np.log(1 / 6) + np.log(1 / 3) + np.log(1 / 2))
+
+
+def test_the_true_partition_predicts_held_out_answers_best():
+    X, y, data = hidden_direction(7)
+    train, test = data.split(0.3, 0)
+    truth = answer_nll(y, train, test).mean()
+    shuffled = answer_nll(np.random.default_rng(0).permutation(y), train, test).mean()
+    merged = answer_nll(np.minimum(y, 1), train, test).mean()
+    assert truth < merged < shuffled
+
+
+def test_partitions_do_not_depend_on_thread_timing():
+    X, _, data = hidden_direction(1)
+    way = [Partitioner(data.features, None, 3, 0) for _ in range(2)]
+    assert adjusted_rand_score(way[0].guided(data, 5, tries=3), way[1].guided(data, 5, tries=3)) == 1.0
+    assert way[0].stability() == way[1].stability()
+
+
+def test_candidates():
+    assert candidates("auto", "auto", 0.0) == [Candidate("stochastic", AUTO_VOLUME, 0.0), Candidate("none", 0.0, 0.0)]
+    assert candidates("auto", 0.5, 1.0) == [Candidate("stochastic", 0.5, 1.0), Candidate("none", 0.5, 1.0)]
+    assert candidates("sigmoid", "auto", 0.0) == [Candidate("sigmoid", AUTO_VOLUME, 0.0), Candidate("sigmoid", 0.0, 0.0)]
+    assert candidates("none", 0.0, 0.0) == [Candidate("none", 0.0, 0.0)]
+
+
+def test_choose_prefers_the_first_within_one_standard_error():
+    rng = np.random.default_rng(0)
+    base = rng.exponential(0.3, 400)
+    step = rng.normal(0, 0.1, 400)
+    step -= step.mean()  # a difference of mean 0 and standard error .005
+    options = [Candidate("stochastic", 1e-2, 0.0), Candidate("none", 0.0, 0.0)]
+    assert choose(options, [base + step + 0.004, base], None).index == 0
+    behind = choose(options, [base + step + 0.006, base], None)
+    assert behind.index == 1
+    assert "best" in behind.reason
+    # The same numbers from two annotators: 400 answers are then only two, and the standard error is larger.
+    groups = (step > 0).astype(np.int64)
+    assert choose(options, [base + step + 0.006, base], groups).index == 0
+
+
+def test_standard_error_of_groups():
+    d = np.array([1.0, 1.0, -1.0, -1.0])
+    assert standard_error(d, None) == pytest.approx(0.5)
+    assert standard_error(d, np.array([0, 0, 1, 1])) == pytest.approx(np.sqrt(8) / 4)
+
+
+def test_partition_weight_follows_the_start():
+    blobs = make_blobs(n=300, n_pairs=400, flip=0.3, seed=4)
+    kept = VolMaxDCC(3, random_state=0, epochs=1, hidden=(8,)).fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
+    assert kept.story_["chosen"]["partition"] == AUTO_PARTITION
+    X, _, data = hidden_direction()
+    guided = VolMaxDCC(3, random_state=0, epochs=1, hidden=(8,)).fit(X, np.column_stack([data.i, data.j]), data.similar)
+    assert guided.story_["chosen"]["partition"] == 0.0
+
+
+def test_confusion_and_volume_pay_under_structured_noise():
+    """Three blobs, one of which the annotator takes for another half of the time: with A they come apart again.
+
+    Paired over three seeds; removing the confusion (A = I) must lose, on average, by more than two standard errors.
+    """
+    gains = []
+    for seed in range(3):
+        blobs = make_blobs(n=300, n_pairs=10, seed=10 + seed)
+        rng = np.random.default_rng(seed)
+        A = np.array([[1.0, 0.5, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 1.0]])
+        a = answer_through(np.eye(3)[blobs.y], draw_pairs(300, 3000, rng), A, rng)
+        common = {"init": "random", "scale": None, "hidden": (32,), "epochs": 25, "random_state": seed, "dropout": 0.0, "lr": 3e-3, "partition": 0.0}
+        with_a = VolMaxDCC(3, confusion="stochastic", volume=1e-2, **common).fit(blobs.X, a.pairs, a.similar)
+        without = VolMaxDCC(3, confusion="none", volume=0.0, **common).fit(blobs.X, a.pairs, a.similar)
+        truth = np.eye(3)[blobs.y]
+        gains.append(metrics.membership_mse(truth, without.memberships_) - metrics.membership_mse(truth, with_a.memberships_))
+    assert np.mean(gains) > 2 * np.std(gains, ddof=1) / np.sqrt(3)
+    assert np.mean(gains) > 0.02
+
+
+def test_annotator_answers_by_labels_are_consistent():
+    y = np.array([0, 0, 1, 1])
+    a = answer_by_labels(y, np.array([0, 0, 0, 1]), np.array([[0, 1], [0, 2], [2, 3]]))
+    assert a.similar.tolist() == [True, True, False]
+    assert a.flip_rate == pytest.approx(2 / 3)

@@ -1,0 +1,263 @@
+"""The estimators: scikit-learn's conventions, seeds, the objective, saving, and what they say of themselves."""
+
+import json
+import os
+import pickle
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from conftest import make_blobs
+from pyro import poutine
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.estimator_checks import check_estimator
+
+from pdcc import ArtifactError, PairDataError, VanillaDCC, VolMaxDCC, metrics
+from pdcc.inference import PairTensors
+from pdcc.models import PairBatch
+
+QUICK = {"hidden": (16,), "epochs": 8, "random_state": 0, "device": "cpu", "scale": None, "init": "kmeans", "progress": False}
+
+
+@pytest.fixture(scope="module")
+def fitted(noisy_blobs):
+    a = noisy_blobs.answers
+    return VolMaxDCC(3, confusion="stochastic", volume=0.02, **QUICK).fit(noisy_blobs.X, a.pairs, a.similar)
+
+
+def test_recovers_blobs_seen_and_unseen(blobs):
+    unseen = make_blobs(n=90)
+    a = blobs.answers
+    for est in (VolMaxDCC(3, random_state=0, epochs=20, hidden=(32,)), VanillaDCC(3, random_state=0, epochs=20, hidden=(32,))):
+        est.fit(blobs.X, a.pairs, a.similar)
+        assert metrics.acc(blobs.y, est.labels_) > 0.97
+        assert metrics.acc(unseen.y, est.predict(unseen.X)) > 0.97
+        np.testing.assert_allclose(est.predict_proba(unseen.X).sum(axis=1), 1.0)
+        np.testing.assert_array_equal(est.predict_proba(blobs.X), est.memberships_)
+        assert est.agreement_.shape == (3, 3)
+
+
+def test_objective_is_equation_13(fitted, noisy_blobs):
+    """Written out in numpy from the fitted weights, in float64."""
+    a, X = noisy_blobs.answers, noisy_blobs.X.astype(np.float64)
+    layers = [m for m in fitted.model_.membership.layers if isinstance(m, torch.nn.Linear)]
+    h = X.astype(np.float32)
+    for depth, layer in enumerate(layers):
+        h = h @ layer.weight.detach().numpy().T + layer.bias.detach().numpy()
+        h = np.maximum(h, 0) if depth < len(layers) - 1 else h
+    e = np.exp(h - h.max(axis=1, keepdims=True))
+    F = (e / e.sum(axis=1, keepdims=True)).astype(np.float64)
+    A = fitted.confusion_
+    np.testing.assert_allclose(A.sum(axis=0), 1.0, rtol=1e-5)
+    p = np.einsum("mk,kl,ml->m", F[a.pairs[:, 0]], A.T @ A, F[a.pairs[:, 1]])
+    nll = -np.where(a.similar, np.log(p), np.log(1 - p)).mean()
+    expected = nll - 0.02 * np.linalg.slogdet(F.T @ F)[1]
+    # The net runs in float32: its memberships carry errors of about 1e-6.
+    assert fitted.objective(noisy_blobs.X, a.pairs, a.similar) == pytest.approx(expected, rel=1e-5)
+
+
+def test_model_can_be_traced(fitted, noisy_blobs):
+    a = noisy_blobs.answers
+    x = torch.as_tensor(noisy_blobs.X)
+    i, j = torch.as_tensor(a.pairs).T
+    batch = PairTensors(x, i, j, torch.as_tensor(a.similar).float()).batch(torch.arange(10))
+    assert isinstance(batch, PairBatch)
+    trace = poutine.trace(poutine.replay(fitted.model_, poutine.trace(fitted.guide_).get_trace(batch))).get_trace(batch)
+    assert {"pairs", "similar", "volume", "confusion_columns"} <= set(trace.nodes)
+
+
+def test_random_state_fixes_everything(noisy_blobs):
+    a = noisy_blobs.answers
+    runs = [VolMaxDCC(3, epochs=4, hidden=(16,), random_state=s).fit(noisy_blobs.X, a.pairs, a.similar).memberships_ for s in (5, 5, 6)]
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert not np.array_equal(runs[0], runs[2])
+    state = np.random.get_state()[1].copy()  # noqa: NPY002 - that the global stream is left alone is what is tested
+    VolMaxDCC(3, **QUICK).fit(noisy_blobs.X, a.pairs, a.similar)
+    assert np.array_equal(np.random.get_state()[1], state)  # noqa: NPY002
+
+
+def test_auto_says_what_it_chose_and_why(noisy_blobs):
+    a = noisy_blobs.answers
+    est = VolMaxDCC(3, **(QUICK | {"init": "pairs", "scale": "auto"})).fit(noisy_blobs.X, a.pairs, a.similar)
+    story = json.loads(json.dumps(est.story_))
+    assert story["held_out"] == "pairs"
+    assert story["n_held_out"] == 60
+    assert len(story["choice"]["table"]) == 2
+    assert "held-out" in story["choice"]["reason"]
+    assert "K-means" in story["start"]["reason"]
+    assert {row[0].split(",")[0] for row in story["start"]["table"]} == {"unit scale", "raw features", "standard scale"}
+
+
+def test_annotators_are_held_out_whole(noisy_blobs):
+    a = noisy_blobs.answers
+    who = np.arange(len(a.similar)) % 8
+    est = VolMaxDCC(3, **QUICK).fit(noisy_blobs.X, a.pairs, a.similar, who)
+    assert est.story_["held_out"] == "annotators"
+    assert est.story_["n_held_out"] == 75
+
+
+def test_paper_preset_is_the_papers():
+    p = VolMaxDCC.paper(10, volume=1e-3).get_params()
+    assert (p["optimizer"], p["lr"], p["confusion_lr"], p["batch_size"], p["hidden"]) == ("sgd", 0.5, 0.1, 128, (512, 512))
+    assert (p["confusion"], p["init"], p["dropout"], p["scale"], p["volume"], p["partition"]) == ("sigmoid", "random", 0.0, None, 1e-3, 0.0)
+    est = VolMaxDCC.paper(3, epochs=1, random_state=0, lr=1e-9, confusion_lr=1e-9)
+    X, pairs, y = np.eye(6, dtype=np.float32), np.array([[0, 1], [2, 3], [4, 5], [0, 5]]), [1, 0, 1, 0]
+    est.fit(X, pairs, y)
+    start = 1 / (1 + np.exp(-(2 * np.eye(3) - 1)))
+    np.testing.assert_allclose(est.agreement_, start, atol=1e-6)
+    assert est.confusion_ is None
+    v = VanillaDCC.paper(3)
+    assert v.get_params()["optimizer"] == "sgd"
+    assert "confusion" not in v.get_params()
+
+
+def test_n_init_keeps_the_best_restart(noisy_blobs):
+    a = noisy_blobs.answers
+    setting = QUICK | {"init": "random", "epochs": 3, "confusion": "none", "volume": 0.0}
+    one = VolMaxDCC(3, **setting).fit(noisy_blobs.X, a.pairs, a.similar)
+    four = VolMaxDCC(3, n_init=4, **setting).fit(noisy_blobs.X, a.pairs, a.similar)
+    assert min(h["held_out"] for h in four.history_) < min(h["held_out"] for h in one.history_)
+
+
+@pytest.mark.parametrize("form", ["none", "sigmoid", "stochastic"])
+def test_save_load_and_pickle_predict_the_same(tmp_path, noisy_blobs, form):
+    a = noisy_blobs.answers
+    est = VolMaxDCC(3, confusion=form, volume=0.01, **(QUICK | {"scale": "standard", "partition": 0.5})).fit(noisy_blobs.X, a.pairs, a.similar)
+    est.save(tmp_path / "run")
+    joblib.dump(est, tmp_path / "est.joblib")
+    fresh = noisy_blobs.X[:20] + 0.5
+    for other in (VolMaxDCC.load(tmp_path / "run"), joblib.load(tmp_path / "est.joblib"), pickle.loads(pickle.dumps(est))):  # noqa: S301
+        np.testing.assert_array_equal(other.predict_proba(fresh), est.predict_proba(fresh))
+        np.testing.assert_array_equal(other.agreement_, est.agreement_)
+        np.testing.assert_array_equal(other.memberships_, est.memberships_)
+        assert other.objective(noisy_blobs.X, a.pairs, a.similar) == est.objective(noisy_blobs.X, a.pairs, a.similar)
+        assert other.history_ == est.history_
+    body = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert body["versions"]["torch"] == torch.__version__
+    assert body["params"]["confusion"] == form
+    assert not [p for p in (tmp_path / "run").iterdir() if p.name.startswith(".")]
+    est.save(tmp_path / "run")  # again, over itself
+    assert len(list((tmp_path / "run").iterdir())) == 2
+
+
+class Bomb:
+    def __reduce__(self):
+        return (os.system, ("echo exploded > exploded.txt",))
+
+
+def test_foreign_and_tampered_files_are_refused(tmp_path, monkeypatch, fitted):
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "run"
+    fitted.save(run)
+    tensors = next(run.glob("*.safetensors"))
+    good, text = tensors.read_bytes(), (run / "run.json").read_text()
+
+    def refused(words):
+        with pytest.raises(ArtifactError, match=words):
+            VolMaxDCC.load(run)
+
+    flipped = bytearray(good)
+    flipped[-3] ^= 1
+    tensors.write_bytes(flipped)
+    refused("altered or damaged")
+    tensors.write_bytes(pickle.dumps(Bomb()))
+    refused("altered or damaged")
+    import hashlib
+
+    body = json.loads(text)
+    body["sha256"] = hashlib.sha256(pickle.dumps(Bomb())).hexdigest()
+    (run / "run.json").write_text(json.dumps(body))
+    refused("not a readable pdcc state file")
+    assert not (tmp_path / "exploded.txt").exists()
+    tensors.write_bytes(good)
+    for change, words in (({"format": "other"}, "another program"), ({"tensors": "../../etc/passwd"}, "missing"), ({"estimator": "VanillaDCC"}, "Load it with"), ({"params": {"hidden": [99]}}, "does not fit")):
+        (run / "run.json").write_text(json.dumps(json.loads(text) | change))
+        refused(words)
+    (run / "run.json").write_text("{")
+    refused("JSON")
+    (run / "run.json").unlink()
+    refused("expected a pdcc run")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("precious")
+    with pytest.raises(ArtifactError, match="other files"):
+        fitted.save(tmp_path / "full")
+
+
+BAD = [
+    ({"confusion": "maybe"}, ValueError), ({"volume": -1}, ValueError), ({"volume": "big"}, TypeError), ({"volume": float("nan")}, ValueError),
+    ({"partition": "x"}, TypeError), ({"hidden": 512}, TypeError), ({"hidden": (0,)}, ValueError), ({"dropout": 1.0}, ValueError),
+    ({"scale": "row"}, ValueError), ({"init": "lucky"}, ValueError), ({"n_init": 0}, ValueError), ({"epochs": 1.5}, TypeError),
+    ({"batch_size": 0}, ValueError), ({"batch_size": 1}, ValueError), ({"lr": 0}, ValueError), ({"confusion_lr": "fast"}, TypeError), ({"optimizer": "lbfgs"}, ValueError),
+    ({"volume_estimator": "some"}, ValueError), ({"validation_fraction": 1.0}, ValueError), ({"random_state": -1}, ValueError),
+    ({"device": "tpu?"}, ValueError), ({"progress": "yes"}, TypeError), ({"patience": 0}, ValueError),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "error"), BAD, ids=[str(c) for c, _ in BAD])
+def test_bad_parameters_are_refused_in_fit(change, error, noisy_blobs):
+    est = VolMaxDCC(3, **(QUICK | change))
+    with pytest.raises(error, match=rf"^{next(iter(change))}: expected"):
+        est.fit(noisy_blobs.X, noisy_blobs.answers.pairs, noisy_blobs.answers.similar)
+
+
+def test_new_items_must_look_like_the_old(fitted, noisy_blobs):
+    with pytest.raises(PairDataError, match="expecting 4 features"):
+        fitted.predict(noisy_blobs.X[:, :2])
+    with pytest.raises(NotFittedError):
+        VolMaxDCC(3).predict(noisy_blobs.X)
+
+
+def test_clone_and_params(fitted):
+    twin = clone(fitted)
+    assert twin.get_params() == fitted.get_params()
+    assert not hasattr(twin, "model_")
+    assert twin.set_params(volume=0.5).volume == 0.5
+
+
+@pytest.mark.parametrize("n_pairs", [2, 3, 8])
+def test_a_handful_of_pairs(n_pairs):
+    X = make_blobs(n=12).X
+    pairs = np.array([[0, 3], [0, 1], [1, 4], [2, 5], [1, 2], [0, 2], [3, 4], [4, 5]])[:n_pairs]
+    similar = np.array([1, 0, 1, 1, 0, 0, 0, 0])[:n_pairs]
+    est = VolMaxDCC(3, epochs=2, hidden=(8,), random_state=0).fit(X, pairs, similar)
+    assert np.isfinite(est.memberships_).all()
+    assert "fewer than 50" in est.story_["choice"]["reason"]
+
+
+class FromLabels(VolMaxDCC):
+    """An adapter for scikit-learn's checks, whose ``fit(X, y)`` knows no pairs: neighbours in X make them up."""
+
+    def fit(self, X, y=None):
+        n = np.asarray(X).shape[0] if np.asarray(X).ndim else 0
+        i = np.arange(max(n, 1))
+        pairs = np.concatenate([np.column_stack([i, (i + 1) % max(n, 1)]), np.column_stack([i, (i + 2) % max(n, 1)])])
+        return super().fit(X, pairs, np.arange(len(pairs)) < n)
+
+    def fit_predict(self, X, y=None):
+        return self.fit(X, y).labels_
+
+
+ONE_CLUSTER = "the check sets n_clusters=1, which is refused by design: one cluster needs no clustering"
+EXPECTED_TO_FAIL = {
+    "check_dont_overwrite_parameters": ONE_CLUSTER,
+    "check_methods_subset_invariance": ONE_CLUSTER,
+    "check_fit2d_1feature": ONE_CLUSTER,
+    "check_fit2d_predict1d": ONE_CLUSTER,
+    "check_fit2d_1sample": "one item cannot form a pair, and the error says that instead",
+}
+
+
+def test_scikit_learn_conventions():
+    """All of scikit-learn's checks on an adapter that only supplies pairs."""
+    est = FromLabels(2, hidden=(4,), epochs=1, scale=None, init="kmeans", confusion="none", volume=0.0, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the checks fit tiny random data and probe deprecated paths
+        results = check_estimator(est, expected_failed_checks=EXPECTED_TO_FAIL, on_fail=None, on_skip=None)
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    assert not failed, failed
+    assert sum(r["status"] == "passed" for r in results) > 30
+    unexpected = [r["check_name"] for r in results if r["check_name"] in EXPECTED_TO_FAIL and r["status"] == "passed"]
+    assert not unexpected, f"listed as failing but pass: {unexpected}"
