@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import logging
 import math
+import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ MAX_RECOVERIES = 3
 RECOVERY_RATE = 0.3
 # A Gram whose smallest eigenvalue is this close to the volume's jitter has lost a cluster altogether.
 COLLAPSED = 1e-9
+# Seconds between checkpoints.
+CHECKPOINT_SECONDS = float(os.environ.get("PDCC_CHECKPOINT_SECONDS", "5"))
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,6 @@ class FitConfig:
     exact_volume: bool = False
     patience: int | None = 8
     seed: int = 0
-    checkpoint_seconds: float = 5.0
 
 
 @dataclass(frozen=True)
@@ -185,7 +187,7 @@ def fit(
                 run.optimizer.step()
                 run.total += loss.detach()
                 run.step += 1
-                if checkpoint is not None and time.monotonic() - saved > config.checkpoint_seconds:
+                if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
                     run.save(checkpoint, config)
                     saved = time.monotonic()
 

@@ -140,13 +140,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             error.show()
             code = 2
         except (KeyboardInterrupt, typer.Abort):
-            typer.echo("Interrupted; what was done so far is kept. Go on with --resume.", err=True)
             code = 130
         except (ValueError, TypeError, OSError) as error:
             if "--debug" in arguments:
                 raise
             typer.echo(f"pdcc: {error}", err=True)
             code = 2
+        finally:
+            logging.getLogger("pdcc").handlers.clear()
+    if code == 130:
+        typer.echo("Interrupted; what was done so far is kept. Go on with --resume.", err=True)
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     sys.exit(code if isinstance(code, int) else 0)

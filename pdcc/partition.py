@@ -179,6 +179,9 @@ def make_start(features: Floats, n_clusters: int, pairs: PairData, *, scales: tu
     folds = pairs.folds(FOLDS, seed)
     groups = None if pairs.annotator is None else np.concatenate([test.annotator for _, test in folds])  # type: ignore[misc]
     narrow, wide = (min(c * n_clusters, *features.shape) for c in COMPONENTS)
+    if features.shape[1] < COMPONENTS[-1] * n_clusters:
+        # Unit rows lose one dimension of d: nothing among hundreds, much among few. Then they come last among equals.
+        scales = tuple(sorted(scales, key=lambda kind: kind == "unit"))
     ways = [Partitioner(features, kind, n_clusters, seed) for kind in scales]
     plain = [way.score_plain(folds) for way in ways]
     guided = [way.score_guided(folds, narrow) for way in ways] if init == "pairs" else plain

@@ -1,6 +1,7 @@
 """A run directory: the model, its configuration, the pairs, and where the features came from."""
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,8 +41,9 @@ def begin(run: Path, source: Source, params: dict[str, Any], *, resume: bool, ov
         raise ArtifactError(f"{run}: expected a directory for the run, found a file. Choose another one.")
     finished, begun = (run / DESCRIPTION).exists(), (run / BEGUN).exists()
     if overwrite and (finished or begun):
-        for name in (DESCRIPTION, BEGUN, PAIRS, *(f"{CHECKPOINTS}/{p.name}" for p in (run / CHECKPOINTS).glob("*.safetensors"))):
-            (run / name).unlink(missing_ok=True)
+        for old in [run / DESCRIPTION, run / BEGUN, run / PAIRS, *run.glob("model-*.safetensors")]:
+            old.unlink(missing_ok=True)
+        shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
         finished = begun = False
     if (finished or begun) and not resume:
         what = "a finished run" if finished else "an interrupted run"

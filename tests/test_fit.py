@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import math
+import sys
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from pdcc.inference import FitConfig, PairTensors, fit, make_optimizer, map_guid
 from pdcc.inference.checkpoint import ArtifactError
 from pdcc.models import AnnotationModel, Membership, make_confusion
 
-CONFIG = FitConfig(epochs=6, batch_size=32, patience=None, seed=3, checkpoint_seconds=0.0)
+CONFIG = FitConfig(epochs=6, batch_size=32, patience=None, seed=3)
 
 
 def problem(n: int = 60, n_pairs: int = 200, device: str = "cpu") -> tuple[PairTensors, PairTensors]:
@@ -83,6 +84,7 @@ def test_resume_ends_at_the_same_bits(tmp_path, monkeypatch, optimizer, steps):
         return original(self, *args, **kwargs)
 
     path = tmp_path / "state.safetensors"
+    monkeypatch.setattr(sys.modules["pdcc.inference.fit"], "CHECKPOINT_SECONDS", 0.0)  # the name is also a function's
     monkeypatch.setattr(torch.optim.Optimizer, "zero_grad", dies)
     model, guide = model_and_guide()
     with pytest.raises(Killed):

@@ -1,0 +1,139 @@
+"""The command line as a person uses it: files in, files out, one sentence on error."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from safetensors.torch import load_file
+
+from pdcc import VolMaxDCC
+from pdcc.cli import main
+
+
+def pdcc(*arguments) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    return int(stop.value.code)
+
+
+@pytest.fixture
+def files(tmp_path, noisy_blobs):
+    np.save(tmp_path / "x.npy", noisy_blobs.X)
+    a = noisy_blobs.answers
+    pd.DataFrame({"i": a.pairs[:, 0], "j": a.pairs[:, 1], "similar": a.similar.astype(int)}).to_csv(tmp_path / "pairs.csv", index=False)
+    return tmp_path
+
+
+def fit(files, *more, run="run") -> int:
+    return pdcc("fit", files / "x.npy", files / "pairs.csv", "-k", 3, "-o", files / run, "--epochs", 3, *more)
+
+
+def test_fit_then_predict(files, capsys, noisy_blobs):
+    assert fit(files) == 0
+    assert "600 answers about 150 items" in capsys.readouterr().out
+    assert pdcc("predict", files / "run", files / "x.npy", "-o", files / "out.csv") == 0
+    table = pd.read_csv(files / "out.csv")
+    assert table.columns.tolist() == ["item", "label", "m0", "m1", "m2"]
+    est = VolMaxDCC.load(files / "run")
+    np.testing.assert_allclose(table[["m0", "m1", "m2"]], est.predict_proba(noisy_blobs.X), rtol=1e-12)
+    assert table.label.tolist() == est.labels_.tolist()
+
+
+def test_fit_refuses_to_overwrite_and_resumes(files, capsys):
+    assert fit(files) == 0
+    before = {p.name: p.read_bytes() for p in (files / "run").iterdir() if p.is_file()}
+    assert fit(files) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert fit(files, "--resume") == 0
+    assert "already finished" in capsys.readouterr().out
+    assert before == {p.name: p.read_bytes() for p in (files / "run").iterdir() if p.is_file()}
+    assert fit(files, "--resume", "--seed", 4) == 2
+    assert "random_state changed" in capsys.readouterr().err
+    assert fit(files, "--overwrite", "--seed", 4) == 0
+
+
+def test_resume_with_no_run_starts_one(files):
+    assert fit(files, "--resume") == 0
+    assert (files / "run" / "run.json").exists()
+
+
+def test_a_killed_fit_resumes_to_the_same_bits(files):
+    """kill -9 in mid-training, then --resume; parameters equal those of a run that was left alone."""
+    options = ["-k", "3", "--epochs", "40", "--init", "kmeans", "--scale", "none", "--confusion", "stochastic", "--volume", "0.01"]
+    command = [sys.executable, "-c", "from pdcc.cli import main; main()", "fit", str(files / "x.npy"), str(files / "pairs.csv"), *options]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PDCC_CHECKPOINT_SECONDS": "0.02"}
+    subprocess.run([*command, "-o", str(files / "whole")], check=True, env=environment, capture_output=True)
+    process = subprocess.Popen([*command, "-o", str(files / "killed")], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    deadline = time.monotonic() + 120
+    while not list((files / "killed" / "checkpoints").glob("*.safetensors")) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    assert not (files / "killed" / "run.json").exists()
+    again = subprocess.run([*command, "-o", str(files / "killed"), "--resume"], check=True, env=environment, capture_output=True, text=True)
+    assert "resumed at step" in again.stderr
+    whole, killed = (load_file(next((files / run).glob("model-*.safetensors"))) for run in ("whole", "killed"))
+    assert whole.keys() == killed.keys()
+    for name, value in whole.items():
+        assert value.equal(killed[name]), name
+
+
+def test_interrupt_is_130_and_keeps_the_run(files, monkeypatch, capsys):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(VolMaxDCC, "fit_data", interrupted)
+    assert fit(files) == 130
+    assert "--resume" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert fit(files, "--resume") == 0
+
+
+BAD = [
+    (["fit", "{d}/none.npy", "{d}/pairs.csv", "-k", "3", "-o", "{d}/run"], "Check the path"),
+    (["fit", "{d}/x.npy", "{d}/x.npy", "-k", "3", "-o", "{d}/run"], "csv or .parquet"),
+    (["fit", "{d}/x.npy", "{d}/pairs.csv", "-k", "1", "-o", "{d}/run"], "n_clusters"),
+    (["fit", "{d}/x.npy", "{d}/pairs.csv", "-k", "3", "-o", "{d}/run", "--volume", "lots"], "volume"),
+    (["fit", "{d}/x.npy", "{d}/pairs.csv", "-k", "3", "-o", "{d}/x.npy"], "directory"),
+    (["fit", "{d}/x.npy", "{d}/pairs.csv", "-k", "3", "-o", "{d}"], "other files"),
+    (["fit", "{d}/x.npy", "{d}/pairs.csv", "-o", "{d}/run"], "--clusters"),
+    (["predict", "{d}", "{d}/x.npy", "-o", "{d}/out.csv"], "expected a pdcc run"),
+    (["nonsense"], "No such command"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "words"), BAD)
+def test_bad_input_is_one_sentence_and_exit_2(files, capsys, arguments, words):
+    assert pdcc(*(a.format(d=files) for a in arguments)) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert "Traceback" not in err
+    assert not (files / "run").exists()
+
+
+def test_debug_shows_the_traceback(files):
+    with pytest.raises(ValueError, match="Check the path"):
+        main(["--debug", "fit", str(files / "none.npy"), str(files / "pairs.csv"), "-k", "3", "-o", str(files / "run")])
+
+
+def test_demo_prints_the_table_and_leaves_a_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("pdcc.demo.N_PAIRS", 400)
+    assert pdcc("-q", "demo", "-o", tmp_path / "demo") == 0
+    out = capsys.readouterr().out
+    assert "of the answers wrong" in out
+    for name in ("K-means", "VanillaDCC", "VolMaxDCC"):
+        row = next(line for line in out.splitlines() if line.startswith(name))
+        scores = [float(v) for v in row.split()[-6:]]
+        assert all(0 < s <= 1 for s in scores)
+    assert VolMaxDCC.load(tmp_path / "demo").memberships_.shape == (1297, 10)
+
+
+def test_help_is_there_for_everyone(capsys):
+    for command in ([], ["fit"], ["predict"], ["demo"]):
+        assert pdcc(*command, "--help") == 0
+        assert "Usage" in capsys.readouterr().out

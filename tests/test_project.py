@@ -1,0 +1,65 @@
+"""The project as a stranger finds it: a wheel that works elsewhere, examples and README that run."""
+
+import re
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*command, cwd, **kwargs) -> str:
+    done = subprocess.run([str(c) for c in command], cwd=cwd, capture_output=True, text=True, check=False, **kwargs)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_wheel_works_in_an_empty_environment(tmp_path):
+    """Build, install into a new environment without pdcc's sources, and run from another directory."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE", "pdcc", "models", "inference"):
+        subprocess.run(["cp", "-r", ROOT / name, source / name], check=True)
+    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet", "-w", tmp_path, source, cwd=tmp_path)
+    wheel = next(tmp_path.glob("pdcc-*.whl"))
+    home = tmp_path / "empty"
+    venv.create(home, with_pip=False)
+    python = home / "bin" / "python"
+    site = next((home / "lib").glob("python*/site-packages"))
+    run(sys.executable, "-m", "pip", "install", "--no-deps", "--quiet", "--target", site, wheel, cwd=tmp_path)
+    # Third-party packages come from this environment; its editable pdcc does not (.pth files there are not read).
+    (site / "third_party.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    code = "import pdcc, pdcc.models, pdcc.inference; print(pdcc.__file__, pdcc.models.__file__)"
+    out = run(python, "-W", "ignore", "-c", code, cwd=elsewhere)
+    assert str(ROOT) not in out
+    assert out.count(str(home)) == 2
+    assert (site / "pdcc" / "py.typed").exists()
+    assert "Usage: pdcc" in run(python, "-W", "ignore", "-m", "pdcc", "--help", cwd=elsewhere)
+    script = (site / "bin" / "pdcc").read_text()
+    assert "from pdcc.cli import main" in script
+
+
+def test_the_svi_example_runs():
+    out = run(sys.executable, ROOT / "examples" / "train_svi.py", "--epochs", "11", "--pairs", "1500", cwd=ROOT)
+    scores = [float(s) for s in re.findall(r"ACC (0\.\d+)", out)]
+    assert len(scores) == 3
+    assert scores[1] > scores[0]
+
+
+def test_the_readme_example_runs(tmp_path):
+    text = (ROOT / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.S)
+    assert blocks
+    for block in blocks:
+        run(sys.executable, "-c", block, cwd=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["speed.py", "synthetic.py", "human_noise.py"])
+def test_benchmarks_explain_themselves(name):
+    assert "usage" in run(sys.executable, ROOT / "benchmarks" / name, "--help", cwd=ROOT)
