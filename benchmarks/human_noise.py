@@ -42,7 +42,9 @@ METHODS = {
     "random start": lambda k, s: VolMaxDCC(k, random_state=s, init="random"),
     "no dropout": lambda k, s: VolMaxDCC(k, random_state=s, dropout=0.0),
     "two hidden layers": lambda k, s: VolMaxDCC(k, random_state=s, hidden=(512, 512)),
-    "no early stopping, 30 epochs": lambda k, s: VolMaxDCC(k, random_state=s, confusion="stochastic", volume=1e-2, validation_fraction=0.0, epochs=30),
+    "no early stopping, 30 epochs": lambda k, s: VolMaxDCC(
+        k, random_state=s, confusion="stochastic", volume=1e-2, validation_fraction=0.0, epochs=30
+    ),
     "three restarts": lambda k, s: VolMaxDCC(k, random_state=s, n_init=3),
     "partition 0": lambda k, s: VolMaxDCC(k, random_state=s, partition=0.0),
     "partition 0.3": lambda k, s: VolMaxDCC(k, random_state=s, partition=0.3),
@@ -72,14 +74,25 @@ def cell(row, method, trial):
             scaler = Scaler.fit(data.X, kind)
             every = np.concatenate([scaler(data.X), scaler(data.X_unseen)])
             labels = kmeans(every, k, tries=10, seed=trial, rows=np.arange(len(data.X)))
-            found.append((metrics.acc(data.y, labels[: len(data.X)]), metrics.acc(data.y_unseen, labels[len(data.X) :])))
+            found.append(
+                (metrics.acc(data.y, labels[: len(data.X)]), metrics.acc(data.y_unseen, labels[len(data.X) :]))
+            )
         seen, unseen = max(found)
     else:
         est = METHODS[method](k, trial).fit(data.X, answers.pairs, answers.similar, answers.annotators)
         seen, unseen = metrics.acc(data.y, est.labels_), metrics.acc(data.y_unseen, est.predict(data.X_unseen))
         start = est.story_["start"]["name"] if est.story_["start"] else "random"
         chosen = f"{start}; {est.story_['chosen']}"
-    return {"row": row, "method": method, "trial": trial, "seen": seen, "unseen": unseen, "flips": answers.flip_rate, "seconds": time.perf_counter() - began, "chosen": chosen}
+    return {
+        "row": row,
+        "method": method,
+        "trial": trial,
+        "seen": seen,
+        "unseen": unseen,
+        "flips": answers.flip_rate,
+        "seconds": time.perf_counter() - began,
+        "chosen": chosen,
+    }
 
 
 def main():
@@ -106,7 +119,10 @@ def main():
             writer.writeheader() if fresh else None
             writer.writerow(result)
         done.append({k: str(v) for k, v in result.items()})
-        print(f"{result['row']:18}{result['method']:30}{result['trial']}  seen {result['seen']:.3f}  unseen {result['unseen']:.3f}  {result['seconds']:.0f} s  {result['chosen']}", flush=True)
+        print(
+            f"{result['row']:18}{result['method']:30}{result['trial']}  seen {result['seen']:.3f}  unseen {result['unseen']:.3f}  {result['seconds']:.0f} s  {result['chosen']}",
+            flush=True,
+        )
     print(table(done, args.rows, args.methods))
 
 

@@ -1,6 +1,6 @@
 """pdcc by hand: own the loop. Model, guide, SVI and prediction, in Pyro's own words.
 
-    python examples/train_svi.py [--epochs 60] [--pairs 4000] [--volume 0.01]
+python examples/train_svi.py [--epochs 60] [--pairs 4000] [--volume 0.01]
 """
 
 import argparse

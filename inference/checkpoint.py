@@ -47,7 +47,7 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             if header.get("format") != FORMAT:
                 raise ArtifactError(f"{path}: expected a file of format {FORMAT}, found {header.get('format')!r}.")
             meta = json.loads(header["meta"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, json.JSONDecodeError, KeyError) as error:
         raise ArtifactError(f"{path}: not a readable pdcc state file ({error}). Restore it or train again.") from error
     return tensors, meta
@@ -56,7 +56,12 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimiser's per-parameter tensors, named ``number.field``."""
     state = optimizer.state_dict()["state"]
-    return {f"{number}.{field}": value for number, fields in state.items() for field, value in fields.items() if isinstance(value, Tensor)}
+    return {
+        f"{number}.{field}": value
+        for number, fields in state.items()
+        for field, value in fields.items()
+        if isinstance(value, Tensor)
+    }
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:

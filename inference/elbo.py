@@ -1,6 +1,6 @@
 """The evidence lower bound, without waiting for the host or leaving the device."""
 
-from typing import Any
+from typing import Any, cast
 
 from pyro import poutine
 from pyro.nn import PyroModule
@@ -16,7 +16,8 @@ def negative_elbo(model: PyroModule, guide: PyroModule, *args: Any) -> Tensor:
     """
     drawn = poutine.trace(guide).get_trace(*args)
     told = poutine.trace(poutine.replay(model, trace=drawn)).get_trace(*args)
-    return sum(_log_densities(drawn), start=-sum(_log_densities(told)))
+    told_density, drawn_density = sum(_log_densities(told)), sum(_log_densities(drawn))
+    return cast(Tensor, drawn_density - told_density)
 
 
 def _log_densities(trace: poutine.Trace) -> list[Tensor]:

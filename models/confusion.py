@@ -56,7 +56,9 @@ class StochasticConfusion(LocalModule):
         super().__init__()
         self.register_buffer("concentration", torch.ones(n_clusters, n_clusters) + right * torch.eye(n_clusters))
         off = (1 - start) / (n_clusters - 1)
-        self.register_buffer("initial", torch.full((n_clusters, n_clusters), off) + (start - off) * torch.eye(n_clusters))
+        self.register_buffer(
+            "initial", torch.full((n_clusters, n_clusters), off) + (start - off) * torch.eye(n_clusters)
+        )
 
     def forward(self) -> Tensor:
         """B, (K, K)."""
@@ -67,5 +69,9 @@ class StochasticConfusion(LocalModule):
 
 def make_confusion(form: str, n_clusters: int) -> LocalModule:
     """The confusion called ``form``, one of ``CONFUSIONS``."""
-    forms: dict[str, type[LocalModule]] = {"none": NoConfusion, "sigmoid": SigmoidConfusion, "stochastic": StochasticConfusion}
+    forms: dict[str, type[LocalModule]] = {
+        "none": NoConfusion,
+        "sigmoid": SigmoidConfusion,
+        "stochastic": StochasticConfusion,
+    }
     return forms[form](n_clusters)

@@ -1,5 +1,6 @@
 """f_theta: features to memberships."""
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -20,7 +21,7 @@ class Membership(nn.Module):
         super().__init__()
         widths = [n_features, *hidden]
         layers: list[nn.Module] = []
-        for fan_in, fan_out in zip(widths, widths[1:], strict=False):
+        for fan_in, fan_out in itertools.pairwise(widths):
             layers += [nn.Linear(fan_in, fan_out), nn.ReLU()]
             if dropout > 0:
                 layers.append(nn.Dropout(dropout))

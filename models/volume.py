@@ -18,4 +18,5 @@ def log_volume(memberships: Tensor) -> Tensor:
     F = memberships.double()
     gram = F.mT @ F / F.shape[0] + JITTER * torch.eye(F.shape[1], dtype=torch.float64, device=F.device)
     factor, _ = torch.linalg.cholesky_ex(gram)
-    return 2 * factor.diagonal().log().sum()
+    logdet: Tensor = 2 * factor.diagonal().log().sum()
+    return logdet

@@ -39,11 +39,15 @@ def check_confusion(confusion: ArrayLike, n_clusters: int) -> NDArray[np.float64
     """A[observed, true]: (K, K), non-negative, every column summing to 1."""
     A = np.asarray(confusion, dtype=np.float64)
     if A.shape != (n_clusters, n_clusters) or (A < 0).any() or not np.allclose(A.sum(axis=0), 1.0):
-        raise ValueError(f"confusion: expected a non-negative {n_clusters}x{n_clusters} matrix A[observed, true] whose columns sum to 1, found shape {A.shape} with column sums {A.sum(axis=0).round(3).tolist()}. Normalise its columns.")
+        raise ValueError(
+            f"confusion: expected a non-negative {n_clusters}x{n_clusters} matrix A[observed, true] whose columns sum to 1, found shape {A.shape} with column sums {A.sum(axis=0).round(3).tolist()}. Normalise its columns."
+        )
     return A
 
 
-def answer_through(memberships: ArrayLike, pairs: NDArray[np.int64], confusion: ArrayLike, rng: np.random.Generator) -> Answers:
+def answer_through(
+    memberships: ArrayLike, pairs: NDArray[np.int64], confusion: ArrayLike, rng: np.random.Generator
+) -> Answers:
     """y ~ Bernoulli(<A m_i, A m_j>), each answer drawn on its own: independent errors, the model's own story."""
     F = np.asarray(memberships, dtype=np.float64)
     seen_as = F @ check_confusion(confusion, F.shape[1]).T
@@ -59,7 +63,9 @@ def answer_by_labels(classes: ArrayLike, labels: ArrayLike, pairs: NDArray[np.in
     return Answers(pairs, similar, flip_rate(truth, pairs, similar))
 
 
-def machine_annotator(X: ArrayLike, classes: ArrayLike, pairs: NDArray[np.int64], *, n_labels: int, seed: int = 0) -> Answers:
+def machine_annotator(
+    X: ArrayLike, classes: ArrayLike, pairs: NDArray[np.int64], *, n_labels: int, seed: int = 0
+) -> Answers:
     """The paper's section 6.1: a classifier trained on ``n_labels`` true labels answers by its predictions."""
     X, truth = np.asarray(X), np.asarray(classes)
     order = np.random.default_rng(seed).permutation(len(X))
@@ -72,7 +78,9 @@ def machine_annotator(X: ArrayLike, classes: ArrayLike, pairs: NDArray[np.int64]
     return answer_by_labels(truth, labels, pairs)
 
 
-def mixed_annotators(memberships: ArrayLike, pairs: NDArray[np.int64], confusions: ArrayLike, rng: np.random.Generator) -> Answers:
+def mixed_annotators(
+    memberships: ArrayLike, pairs: NDArray[np.int64], confusions: ArrayLike, rng: np.random.Generator
+) -> Answers:
     """R annotators, each with a confusion of their own, (R, K, K); every pair goes to one of them at random."""
     F, A = np.asarray(memberships, dtype=np.float64), np.asarray(confusions, dtype=np.float64)
     who = rng.integers(len(A), size=len(pairs))

@@ -32,7 +32,9 @@ def file_hash(path: Path) -> str:
     return digest.hexdigest()
 
 
-def save_run(path: Path, tensors: dict[str, Tensor], description: dict[str, Any], *, extra: dict[str, Any] | None = None) -> None:
+def save_run(
+    path: Path, tensors: dict[str, Tensor], description: dict[str, Any], *, extra: dict[str, Any] | None = None
+) -> None:
     """Write tensors and description into the directory ``path``; an interrupted save leaves what was there.
 
     A directory that holds anything but a pdcc run is not touched. Other files of a run (pairs, checkpoints) stay.
@@ -40,7 +42,9 @@ def save_run(path: Path, tensors: dict[str, Tensor], description: dict[str, Any]
     if path.exists() and not path.is_dir():
         raise ArtifactError(f"{path}: expected a directory to save to, found a file. Choose another path.")
     if path.is_dir() and any(path.iterdir()) and not (path / DESCRIPTION).exists() and not (path / BEGUN).exists():
-        raise ArtifactError(f"{path}: expected an empty directory or an earlier pdcc run, found other files. Choose another path.")
+        raise ArtifactError(
+            f"{path}: expected an empty directory or an earlier pdcc run, found other files. Choose another path."
+        )
     path.mkdir(parents=True, exist_ok=True)
     staging = Path(tempfile.mkdtemp(dir=path, prefix=".saving."))
     try:
@@ -49,7 +53,14 @@ def save_run(path: Path, tensors: dict[str, Tensor], description: dict[str, Any]
         # Named by content: the description switches from the old tensors to the new in one rename.
         name = f"model-{digest[:12]}.safetensors"
         (staging / TENSORS).replace(path / name)
-        body = {"format": FORMAT, "versions": package_versions(), "tensors": name, "sha256": digest, **description, **(extra or {})}
+        body = {
+            "format": FORMAT,
+            "versions": package_versions(),
+            "tensors": name,
+            "sha256": digest,
+            **description,
+            **(extra or {}),
+        }
         write_atomic(path / DESCRIPTION, json.dumps(body, indent=1, allow_nan=False).encode())
         for old in path.glob("model-*.safetensors"):
             if old.name != name:
@@ -61,19 +72,27 @@ def save_run(path: Path, tensors: dict[str, Tensor], description: dict[str, Any]
 def load_run(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what ``save_run`` wrote. Anything missing, foreign or altered raises ``ArtifactError``."""
     if not (path / DESCRIPTION).is_file():
-        raise ArtifactError(f"{path}: expected a pdcc run (a directory with {DESCRIPTION}), found none. Check the path.")
+        raise ArtifactError(
+            f"{path}: expected a pdcc run (a directory with {DESCRIPTION}), found none. Check the path."
+        )
     try:
         body = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ArtifactError(f"{path / DESCRIPTION}: not readable as JSON ({error}). Restore it or fit again.") from error
+        raise ArtifactError(
+            f"{path / DESCRIPTION}: not readable as JSON ({error}). Restore it or fit again."
+        ) from error
     if not isinstance(body, dict) or body.get("format") != FORMAT:
         found = body.get("format") if isinstance(body, dict) else type(body).__name__
-        raise ArtifactError(f"{path}: expected a run of format {FORMAT}, found {found!r}. It was written by another program or version.")
+        raise ArtifactError(
+            f"{path}: expected a run of format {FORMAT}, found {found!r}. It was written by another program or version."
+        )
     name = str(body.get("tensors", ""))
     file = path / Path(name).name
     if Path(name).name != name or not file.is_file():
         raise ArtifactError(f"{path}: its tensors ({name!r}) are missing. Restore them or fit again.")
     if file_hash(file) != body.get("sha256"):
-        raise ArtifactError(f"{file}: its content is not what {DESCRIPTION} recorded. It was altered or damaged; restore it or fit again.")
+        raise ArtifactError(
+            f"{file}: its content is not what {DESCRIPTION} recorded. It was altered or damaged; restore it or fit again."
+        )
     tensors, _ = load_state(file)
     return tensors, body

@@ -23,14 +23,25 @@ app = typer.Typer(
 # typer brings its own copy of click from 0.29 on; its UsageError is reached by inheritance in every version.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 
-Features = Annotated[Path, typer.Argument(help="Features, one row an item: .npy, .npz (one array, or one called X), .csv or .parquet.")]
+Features = Annotated[
+    Path, typer.Argument(help="Features, one row an item: .npy, .npz (one array, or one called X), .csv or .parquet.")
+]
 Run = Annotated[Path, typer.Option("--output", "-o", help="Directory of the run; made if it is not there.")]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes every random choice.")]
-IdColumn = Annotated[str | None, typer.Option("--id-column", help="Column of a feature table that names the items; the pairs' i and j are then such names instead of row numbers.")]
+IdColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--id-column",
+        help="Column of a feature table that names the items; the pairs' i and j are then such names instead of row numbers.",
+    ),
+]
 
 
 @app.callback()
-def options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False, quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and results.")] = False) -> None:
+def options(
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and results.")] = False,
+) -> None:
     """Cluster items from features and noisy same/different answers."""
     log = logging.getLogger("pdcc")
     log.handlers[:] = [handler := logging.StreamHandler(sys.stderr)]
@@ -41,7 +52,12 @@ def options(debug: Annotated[bool, typer.Option("--debug", help="Show the traceb
 @app.command()
 def fit(
     features: Features,
-    pairs: Annotated[Path, typer.Argument(help="Answers: .csv or .parquet with columns i, j, similar (0/1, -1/1 or true/false) and optionally annotator.")],
+    pairs: Annotated[
+        Path,
+        typer.Argument(
+            help="Answers: .csv or .parquet with columns i, j, similar (0/1, -1/1 or true/false) and optionally annotator."
+        ),
+    ],
     clusters: Annotated[int, typer.Option("--clusters", "-k", help="Number of clusters.")],
     output: Run,
     seed: Seed = 0,
@@ -75,7 +91,9 @@ def fit(
         return
     estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
     runs.finish(output, estimator, data, source)
-    typer.echo(f"{len(data)} answers about {data.n_items} items ({data.self_pairs} self-pairs dropped). {estimator.message_}")
+    typer.echo(
+        f"{len(data)} answers about {data.n_items} items ({data.self_pairs} self-pairs dropped). {estimator.message_}"
+    )
     typer.echo(f"Run kept in {output}. Memberships of any items: pdcc predict {output} {features} -o memberships.csv")
 
 
@@ -83,7 +101,9 @@ def fit(
 def predict(
     run: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
     features: Features,
-    output: Annotated[Path, typer.Option("--output", "-o", help="CSV to write: item, label, and one membership a cluster.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="CSV to write: item, label, and one membership a cluster.")
+    ],
     id_column: IdColumn = None,
 ) -> None:
     """Write memberships and labels of the items in FEATURES, seen or unseen.

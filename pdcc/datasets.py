@@ -113,7 +113,12 @@ def labelme() -> tuple[Labelled, NDArray[np.int64]]:
 
 
 def _labelled(a: dict[str, NDArray[Any]]) -> Labelled:
-    return Labelled(a["X_seen"].astype(np.float32), a["y_seen"].astype(np.int64), a["X_unseen"].astype(np.float32), a["y_unseen"].astype(np.int64))
+    return Labelled(
+        a["X_seen"].astype(np.float32),
+        a["y_seen"].astype(np.int64),
+        a["X_unseen"].astype(np.float32),
+        a["y_unseen"].astype(np.int64),
+    )
 
 
 @dataclass(frozen=True)
@@ -134,4 +139,10 @@ def dwug(word: str = "plane_nn") -> Judgments:
     """One word of DWUG EN: "bar_nn" or "plane_nn"."""
     a = _archive(f"dwug_{word}.npz")
     pairs = np.column_stack([a["i"], a["j"]]).astype(np.int64)
-    return Judgments(a["X"].astype(np.float32), pairs, a["judgment"] >= 3, a["annotator"].astype(np.int64), a["cluster"].astype(np.int64))
+    return Judgments(
+        a["X"].astype(np.float32),
+        pairs,
+        a["judgment"] >= 3,
+        a["annotator"].astype(np.int64),
+        a["cluster"].astype(np.int64),
+    )

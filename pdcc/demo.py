@@ -7,8 +7,8 @@ import numpy as np
 
 from pdcc import datasets, metrics
 from pdcc.annotators import draw_pairs, machine_annotator
-from pdcc.artifact import ArtifactError
 from pdcc.estimator import VanillaDCC, VolMaxDCC
+from pdcc.inference.checkpoint import ArtifactError
 from pdcc.partition import kmeans
 
 N_PAIRS = 3000
@@ -19,7 +19,9 @@ N_LABELS = 30
 def run_demo(output: Path, seed: int) -> Iterator[str]:
     """Lines to print, as they become known; leaves the fitted VolMaxDCC in ``output``."""
     if output.exists() and not (output / "run.json").exists() and (output.is_file() or any(output.iterdir())):
-        raise ArtifactError(f"{output}: expected an empty directory or an earlier run, found other files. Choose another one with -o.")
+        raise ArtifactError(
+            f"{output}: expected an empty directory or an earlier run, found other files. Choose another one with -o."
+        )
     data = datasets.digits(seed=seed)
     rng = np.random.default_rng(seed)
     answers = machine_annotator(data.X, data.y, draw_pairs(len(data.X), N_PAIRS, rng), n_labels=N_LABELS, seed=seed)

@@ -10,8 +10,8 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from pdcc.artifact import ArtifactError, load_run, save_run
-from pdcc.inference import map_guide, memberships, pair_nll, point_agreement, point_values
+from pdcc.artifact import load_run, save_run
+from pdcc.inference import ArtifactError, map_guide, memberships, pair_nll, point_agreement, point_values
 from pdcc.models import Membership, PairBatch, log_volume
 from pdcc.pairs import PairData, check_features, check_n_clusters
 from pdcc.recipe import Recipe, build, tensors, train
@@ -119,7 +119,9 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return cls(n_clusters, **({"volume": volume} | setting | changes))
 
     def _settings(self) -> dict[str, Any]:
-        return {"confusion": "none", "volume": 0.0, "confusion_lr": 1e-2, "volume_estimator": "minibatch"} | self.get_params()
+        """All parameters, with those that VanillaDCC does without at the values they have in it."""
+        vanilla = {"confusion": "none", "volume": 0.0, "confusion_lr": 1e-2, "volume_estimator": "minibatch"}
+        return {**vanilla, **self.get_params()}
 
     def check(self, n_items: int) -> dict[str, Any]:
         """The full settings; raises for the first parameter that a fit to ``n_items`` items could not use."""
@@ -139,7 +141,10 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         settings = self.check(data.n_items)
         seed = seed_of(self.random_state)
         device = check_device(self.device)
-        fields = {k: v for k, v in settings.items() if k in Recipe.__dataclass_fields__} | {"seed": seed, "hidden": tuple(self.hidden)}
+        fields = {k: v for k, v in settings.items() if k in Recipe.__dataclass_fields__} | {
+            "seed": seed,
+            "hidden": tuple(self.hidden),
+        }
         trained = train(data, Recipe(**fields), device, progress=show_progress(self.progress), checkpoints=checkpoints)
         self.seed_ = seed
         self.n_features_in_ = data.features.shape[1]
@@ -161,7 +166,9 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         else:
             self.confusion_ = np.eye(self.n_clusters) if self.story_["chosen"]["confusion"] == "none" else None
 
-    def fit_predict(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> NDArray[np.int64]:
+    def fit_predict(
+        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
         """Fit, and return the labels (N,) of the items fitted on."""
         labels: NDArray[np.int64] = self.fit(X, pairs, similar, annotators).labels_
         return labels
@@ -171,7 +178,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def _memberships(self, features: NDArray[np.float32]) -> Floats64:
         F: Floats64 = memberships(self.model_, self._scaled(features)).double().cpu().numpy()
-        return F / F.sum(axis=1, keepdims=True)
+        return np.asarray(F / F.sum(axis=1, keepdims=True))
 
     def predict_proba(self, X: ArrayLike) -> Floats64:
         """Memberships (n, K) of seen or unseen items X (n, d)."""
@@ -198,11 +205,29 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """The fitted state as tensors and plain JSON."""
         parts = {"model": self.model_.state_dict(), "guide": self.guide_.state_dict()}
         flat = {f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()}
-        flat |= {"scaler/shift": torch.as_tensor(self.scaler_.shift), "scaler/spread": torch.as_tensor(self.scaler_.spread)}
+        flat |= {
+            "scaler/shift": torch.as_tensor(self.scaler_.shift),
+            "scaler/spread": torch.as_tensor(self.scaler_.spread),
+        }
         flat["memberships"] = torch.as_tensor(self.memberships_)
-        net = {"n_features": self.n_features_in_, "n_pairs": self.model_.n_pairs, "n_items": len(self.memberships_), "scale": self.scaler_.kind}
-        story = {"story": self.story_, "history": self.history_, "status": self.status_, "message": self.message_, "seed": self.seed_}
-        return flat, {"net": net, **story, **({"feature_names": self.feature_names_in_.tolist()} if hasattr(self, "feature_names_in_") else {})}
+        net = {
+            "n_features": self.n_features_in_,
+            "n_pairs": self.model_.n_pairs,
+            "n_items": len(self.memberships_),
+            "scale": self.scaler_.kind,
+        }
+        story = {
+            "story": self.story_,
+            "history": self.history_,
+            "status": self.status_,
+            "message": self.message_,
+            "seed": self.seed_,
+        }
+        return flat, {
+            "net": net,
+            **story,
+            **({"feature_names": self.feature_names_in_.tolist()} if hasattr(self, "feature_names_in_") else {}),
+        }
 
     def _restore(self, flat: dict[str, Tensor], described: dict[str, Any]) -> None:
         """Undo ``_state``: rebuild the Pyro model and guide around the stored tensors."""
@@ -218,7 +243,10 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         model = build(membership, candidate, int(net["n_pairs"]), labels.to(device) if len(labels) else None)
         with torch.random.fork_rng(devices=[]):
             guide = map_guide(model)
-            x, rows = torch.zeros((2, self.n_features_in_), device=device), torch.zeros(2, dtype=torch.long, device=device)
+            x, rows = (
+                torch.zeros((2, self.n_features_in_), device=device),
+                torch.zeros(2, dtype=torch.long, device=device),
+            )
             guide(PairBatch(x=x, similar=x.new_zeros(1), index=rows[:1], rows=rows))  # lays out its parameters
         for part, module in (("model/", model), ("guide/", guide)):
             module.load_state_dict({k[len(part) :]: v for k, v in flat.items() if k.startswith(part)})
@@ -243,13 +271,17 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Read what ``save`` wrote; raises ``ArtifactError`` for anything foreign, damaged or altered."""
         flat, body = load_run(Path(path))
         if body.get("estimator") != cls.__name__:
-            raise ArtifactError(f"{path}: expected a saved {cls.__name__}, found {body.get('estimator')!r}. Load it with that class.")
+            raise ArtifactError(
+                f"{path}: expected a saved {cls.__name__}, found {body.get('estimator')!r}. Load it with that class."
+            )
         try:
             params = body["params"] | {"hidden": tuple(body["params"]["hidden"])}
             estimator = cls(**params)
             estimator._restore(flat, body)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
-            raise ArtifactError(f"{path}: its description does not fit its tensors ({error}). It was altered; restore it or fit again.") from error
+            raise ArtifactError(
+                f"{path}: its description does not fit its tensors ({error}). It was altered; restore it or fit again."
+            ) from error
         return estimator
 
     def __getstate__(self) -> dict[str, Any]:
@@ -312,7 +344,7 @@ class VanillaDCC(VolMaxDCC):
         self.progress = progress
 
     @classmethod
-    def paper(cls, n_clusters: int = 10, **changes: Any) -> Self:
+    def paper(cls, n_clusters: int = 10, **changes: Any) -> Self:  # type: ignore[override]
         """The paper's VanillaDCC: as ``VolMaxDCC.paper`` with A = I and no volume."""
         setting = VolMaxDCC.paper(n_clusters).get_params()
         names = cls(n_clusters).get_params()

@@ -11,7 +11,9 @@ from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 def _labels(true: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
     a, b = np.asarray(true), np.asarray(predicted)
     if a.ndim != 1 or b.ndim != 1 or len(a) != len(b) or len(a) == 0:
-        raise ValueError(f"true, predicted: expected two label arrays of one length, found shapes {a.shape} and {b.shape}.")
+        raise ValueError(
+            f"true, predicted: expected two label arrays of one length, found shapes {a.shape} and {b.shape}."
+        )
     return a, b
 
 
@@ -64,4 +66,4 @@ def membership_mse(true: ArrayLike, estimated: ArrayLike) -> float:
 
 def _unit(F: NDArray[np.float64]) -> NDArray[np.float64]:
     # An empty cluster has no direction: it stays the zero vector and matches nothing.
-    return F / np.maximum(np.linalg.norm(F, axis=0, keepdims=True), np.finfo(np.float64).tiny)
+    return np.asarray(F / np.maximum(np.linalg.norm(F, axis=0, keepdims=True), np.finfo(np.float64).tiny))

@@ -26,7 +26,7 @@ class PairDataError(ValueError):
         self.argument, self.row = argument, row
 
 
-def _first(bad: NDArray[np.bool_]) -> int:
+def _first(bad: Any) -> int:
     return int(np.flatnonzero(bad)[0])
 
 
@@ -35,30 +35,61 @@ def check_features(X: Any, *, n_features: int | None = None, owner: str = "this 
     name = "X"
     if hasattr(X, "toarray"):
         # scikit-learn's checks look for TypeError and the words "sparse" and "dense" here.
-        raise TypeError(f"{name}: expected a dense array of features, found a sparse matrix. Convert it with X.toarray().")
+        raise TypeError(
+            f"{name}: expected a dense array of features, found a sparse matrix. Convert it with X.toarray()."
+        )
     array = np.asarray(X)
     if array.ndim != 2:
-        raise PairDataError(name, "a 2D array, one row an item", f"{array.ndim}D of shape {array.shape}. Reshape your data", "Use X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one item.")
+        raise PairDataError(
+            name,
+            "a 2D array, one row an item",
+            f"{array.ndim}D of shape {array.shape}. Reshape your data",
+            "Use X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one item.",
+        )
     if np.iscomplexobj(array):
-        raise PairDataError(name, "real numbers", "Complex data not supported", "Pass real and imaginary parts as separate columns.")
+        raise PairDataError(
+            name, "real numbers", "Complex data not supported", "Pass real and imaginary parts as separate columns."
+        )
     if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
         try:
             array = array.astype(np.float64)
         except (TypeError, ValueError) as error:
             bad = [i for i, row in enumerate(array.tolist()) if any(not _is_number(v) for v in row)]
-            message = PairDataError(name, "numbers", f"{array.dtype} values that are not ({error}; argument must be a string or a real number)", "Encode or drop the columns that are not numeric.", bad[0] if bad else None)
+            message = PairDataError(
+                name,
+                "numbers",
+                f"{array.dtype} values that are not ({error}; argument must be a string or a real number)",
+                "Encode or drop the columns that are not numeric.",
+                bad[0] if bad else None,
+            )
             raise (TypeError(str(message)) if isinstance(error, TypeError) else message) from error
     if 0 in array.shape:
-        raise PairDataError(name, "at least one item and one feature", f"shape {array.shape}: {array.shape[0]} sample(s) and {array.shape[1]} feature(s) (shape={array.shape}) while a minimum of 1 is required", "Check how the features were read.")
+        raise PairDataError(
+            name,
+            "at least one item and one feature",
+            f"shape {array.shape}: {array.shape[0]} sample(s) and {array.shape[1]} feature(s) (shape={array.shape}) while a minimum of 1 is required",
+            "Check how the features were read.",
+        )
     if n_features is not None and array.shape[1] != n_features:
-        raise PairDataError(name, f"{n_features} features, as in fit", f"X has {array.shape[1]} features, but {owner} is expecting {n_features} features as input", "Prepare new items exactly as the ones fitted on.")
+        raise PairDataError(
+            name,
+            f"{n_features} features, as in fit",
+            f"X has {array.shape[1]} features, but {owner} is expecting {n_features} features as input",
+            "Prepare new items exactly as the ones fitted on.",
+        )
     with np.errstate(over="ignore"):
         out = np.ascontiguousarray(array, dtype=np.float32)
     finite = np.isfinite(out).all(axis=1)
     if not finite.all():
         row = _first(~finite)
         kind = "NaN" if np.isnan(out[row]).any() else "inf (or beyond float32)"
-        raise PairDataError(name, "finite numbers", f"{kind} in {int((~finite).sum())} row(s)", "Impute or drop those items (and the pairs that name them).", row)
+        raise PairDataError(
+            name,
+            "finite numbers",
+            f"{kind} in {int((~finite).sum())} row(s)",
+            "Impute or drop those items (and the pairs that name them).",
+            row,
+        )
     return out
 
 
@@ -75,7 +106,12 @@ def check_similar(similar: ArrayLike) -> NDArray[np.bool_]:
     array = np.asarray(similar)
     how = "bool, {0, 1} or {-1, +1}"
     if array.ndim != 1:
-        raise PairDataError("similar", f"one answer a pair, a 1D array of {how}", f"an array of shape {array.shape}", "Pass similar with shape (M,).")
+        raise PairDataError(
+            "similar",
+            f"one answer a pair, a 1D array of {how}",
+            f"an array of shape {array.shape}",
+            "Pass similar with shape (M,).",
+        )
     if array.size == 0:
         raise PairDataError("similar", "at least one answer", "none", "Check how the pairs were read.")
     if array.dtype == object:
@@ -90,12 +126,25 @@ def check_similar(similar: ArrayLike) -> NDArray[np.bool_]:
         else:
             legal = (0, 1) if (array == 0).any() else (-1, 1)
             row = _first(~np.isin(array, legal))
-            raise PairDataError("similar", f"only {how}", f"the value {array[row]!r}", "Drop unsure answers, and map scores to 0 and 1 by a threshold of your choice.", row)
+            raise PairDataError(
+                "similar",
+                f"only {how}",
+                f"the value {array[row]!r}",
+                "Drop unsure answers, and map scores to 0 and 1 by a threshold of your choice.",
+                row,
+            )
     else:
-        raise PairDataError("similar", how, f"values of type {array.dtype}, such as {array[0]!r}", "Map the answers to 0 and 1.", 0)
+        raise PairDataError(
+            "similar", how, f"values of type {array.dtype}, such as {array[0]!r}", "Map the answers to 0 and 1.", 0
+        )
     if out.all() or not out.any():
         kind = "similar" if out.all() else "different"
-        raise PairDataError("similar", "both kinds of answer", f"only {kind!r} ({len(out)} pairs)", "One kind of answer says nothing about clusters: add pairs of the other kind.")
+        raise PairDataError(
+            "similar",
+            "both kinds of answer",
+            f"only {kind!r} ({len(out)} pairs)",
+            "One kind of answer says nothing about clusters: add pairs of the other kind.",
+        )
     return out
 
 
@@ -111,26 +160,52 @@ def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
     """Row numbers as int64 (M, 2), each in [0, n_items)."""
     array = np.asarray(pairs)
     if array.ndim != 2 or array.shape[1] != 2:
-        raise PairDataError("pairs", "shape (M, 2), two item row numbers a pair", f"shape {array.shape}", "Stack the two endpoints: np.column_stack([i, j]).")
+        raise PairDataError(
+            "pairs",
+            "shape (M, 2), two item row numbers a pair",
+            f"shape {array.shape}",
+            "Stack the two endpoints: np.column_stack([i, j]).",
+        )
     if len(array) == 0:
         raise PairDataError("pairs", "at least one pair", "none", "Check how the pairs were read.")
     if not np.issubdtype(array.dtype, np.integer):
-        raise PairDataError("pairs", "integers, row numbers of X", f"{array.dtype}, such as {array[0].tolist()}", "Cast whole row numbers with .astype(int); for names of items pass item_ids to PairData.", 0)
+        raise PairDataError(
+            "pairs",
+            "integers, row numbers of X",
+            f"{array.dtype}, such as {array[0].tolist()}",
+            "Cast whole row numbers with .astype(int); for names of items pass item_ids to PairData.",
+            0,
+        )
     bad = ((array < 0) | (array >= n_items)).any(axis=1)
     if bad.any():
         row = _first(bad)
-        raise PairDataError("pairs", f"row numbers from 0 to {n_items - 1} (X has {n_items} rows)", f"{array[row].tolist()}", "Number items from 0, or pass item_ids to PairData.", row)
+        raise PairDataError(
+            "pairs",
+            f"row numbers from 0 to {n_items - 1} (X has {n_items} rows)",
+            f"{array[row].tolist()}",
+            "Number items from 0, or pass item_ids to PairData.",
+            row,
+        )
     return array.astype(np.int64)
 
 
 def check_n_clusters(n_clusters: Any, n_items: int) -> int:
     """K, an integer with 2 <= K <= N."""
     if isinstance(n_clusters, bool) or not isinstance(n_clusters, int | np.integer):
-        raise TypeError(f"n_clusters: expected an integer, found {n_clusters!r} ({type(n_clusters).__name__}). Pass n_clusters=int(...).")
+        raise TypeError(
+            f"n_clusters: expected an integer, found {n_clusters!r} ({type(n_clusters).__name__}). Pass n_clusters=int(...)."
+        )
     if n_clusters < 2:
-        raise PairDataError("n_clusters", "at least 2", str(n_clusters), "One cluster needs no clustering; set n_clusters to 2 or more.")
+        raise PairDataError(
+            "n_clusters", "at least 2", str(n_clusters), "One cluster needs no clustering; set n_clusters to 2 or more."
+        )
     if n_clusters > n_items:
-        raise PairDataError("n_clusters", f"at most the number of items, n_samples={n_items}", str(n_clusters), "Lower n_clusters or add items.")
+        raise PairDataError(
+            "n_clusters",
+            f"at most the number of items, n_samples={n_items}",
+            str(n_clusters),
+            "Lower n_clusters or add items.",
+        )
     return int(n_clusters)
 
 
@@ -179,14 +254,25 @@ class PairData:
         index = check_pairs(pairs, len(features))
         answers = np.asarray(similar)
         if answers.ndim == 1 and answers.size and len(answers) != len(index):
-            raise PairDataError("similar", f"one answer for each of the {len(index)} pairs", f"{len(answers)}", "Pass pairs and similar of the same length.")
+            raise PairDataError(
+                "similar",
+                f"one answer for each of the {len(index)} pairs",
+                f"{len(answers)}",
+                "Pass pairs and similar of the same length.",
+            )
         keep = index[:, 0] != index[:, 1]
         codes, names = _check_annotators(annotators, len(index))
         checked = check_similar(answers)
         if not keep.all():
             logger.info("dropped %d pair(s) of an item with itself", int((~keep).sum()))
             if not keep.any():
-                raise PairDataError("pairs", "pairs of two different items", "only pairs of an item with itself", "Check how i and j were read.", 0)
+                raise PairDataError(
+                    "pairs",
+                    "pairs of two different items",
+                    "only pairs of an item with itself",
+                    "Check how i and j were read.",
+                    0,
+                )
             checked = check_similar(checked[keep])
         return cls(
             features=features,
@@ -200,7 +286,9 @@ class PairData:
         )
 
     @classmethod
-    def from_frame(cls, X: ArrayLike, frame: pd.DataFrame, *, item_ids: Sequence[Hashable] | NDArray[Any] | None = None) -> "PairData":
+    def from_frame(
+        cls, X: ArrayLike, frame: pd.DataFrame, *, item_ids: Sequence[Hashable] | NDArray[Any] | None = None
+    ) -> "PairData":
         """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator."""
         known = {"i", "j", "similar", "annotator"}
         missing = [c for c in ("i", "j", "similar") if c not in frame.columns]
@@ -208,10 +296,18 @@ class PairData:
         if missing or unknown:
             found = ", ".join(map(str, frame.columns)) or "none"
             hint = f"Add {', '.join(missing)}." if missing else f"Drop or rename {', '.join(unknown)}."
-            raise PairDataError("pairs table", "the columns i, j, similar and optionally annotator", f"the columns {found}", hint)
+            raise PairDataError(
+                "pairs table", "the columns i, j, similar and optionally annotator", f"the columns {found}", hint
+            )
         for column in frame.columns:
             if frame[column].isna().any():
-                raise PairDataError(f"pairs table, column {column}", "no missing values", "an empty cell", "Drop the rows that were not answered.", _first(frame[column].isna().to_numpy()))
+                raise PairDataError(
+                    f"pairs table, column {column}",
+                    "no missing values",
+                    "an empty cell",
+                    "Drop the rows that were not answered.",
+                    _first(frame[column].isna().to_numpy()),
+                )
         ends = frame[["i", "j"]].to_numpy() if item_ids is None else frame[["i", "j"]].to_numpy(dtype=object)
         annotators = frame["annotator"].to_numpy() if "annotator" in frame.columns else None
         return cls.from_arrays(X, ends, frame["similar"].to_numpy(), annotators, item_ids=item_ids)
@@ -226,7 +322,13 @@ class PairData:
 
     def subset(self, index: NDArray[Any]) -> "PairData":
         """The same items with only the pairs ``index`` (numbers or a mask)."""
-        return replace(self, i=self.i[index], j=self.j[index], similar=self.similar[index], annotator=None if self.annotator is None else self.annotator[index])
+        return replace(
+            self,
+            i=self.i[index],
+            j=self.j[index],
+            similar=self.similar[index],
+            annotator=None if self.annotator is None else self.annotator[index],
+        )
 
     def split(self, fraction: float, seed: int, *, by: str = "pairs") -> tuple["PairData", "PairData"]:
         """(train, held out), seeded. ``by="pairs"``: a ``fraction`` of each kind of answer.
@@ -242,7 +344,9 @@ class PairData:
             counts = np.bincount(self.annotator)
             order = rng.permutation(np.flatnonzero(counts))
             # At least one annotator on either side; as many as come closest to the fraction.
-            n_held = int(np.clip(np.abs(np.cumsum(counts[order]) - fraction * len(self)).argmin() + 1, 1, len(order) - 1))
+            n_held = int(
+                np.clip(np.abs(np.cumsum(counts[order]) - fraction * len(self)).argmin() + 1, 1, len(order) - 1)
+            )
             held = np.isin(self.annotator, order[:n_held])
         elif by == "pairs":
             for kind in (False, True):
@@ -252,7 +356,6 @@ class PairData:
         else:
             raise PairDataError("by", "'pairs' or 'annotators'", repr(by), "Choose one of them.")
         return self.subset(~held), self.subset(held)
-
 
     def folds(self, n: int, seed: int) -> list[tuple["PairData", "PairData"]]:
         """``n`` (train, test) splits that test every pair once: by annotators where there are enough, else by pairs."""
@@ -275,7 +378,9 @@ def _check_ids(item_ids: Sequence[Hashable] | NDArray[Any], n_items: int) -> NDA
     ids = np.empty(len(item_ids), dtype=object)
     ids[:] = list(item_ids)
     if len(ids) != n_items:
-        raise PairDataError("item_ids", f"one id for each of the {n_items} rows of X", f"{len(ids)}", "Pass ids in the order of X.")
+        raise PairDataError(
+            "item_ids", f"one id for each of the {n_items} rows of X", f"{len(ids)}", "Pass ids in the order of X."
+        )
     duplicated = pd.Series(ids).duplicated().to_numpy()
     if duplicated.any():
         row = _first(duplicated)
@@ -286,14 +391,22 @@ def _check_ids(item_ids: Sequence[Hashable] | NDArray[Any], n_items: int) -> NDA
 def _look_up(pairs: ArrayLike, ids: NDArray[Any]) -> Ints:
     ends = np.asarray(pairs, dtype=object)
     if ends.ndim != 2 or ends.shape[1] != 2:
-        raise PairDataError("pairs", "shape (M, 2), two item ids a pair", f"shape {ends.shape}", "Stack the two endpoints.")
+        raise PairDataError(
+            "pairs", "shape (M, 2), two item ids a pair", f"shape {ends.shape}", "Stack the two endpoints."
+        )
     where = {name: row for row, name in enumerate(ids.tolist())}
     rows = np.array([[where.get(a, -1), where.get(b, -1)] for a, b in ends.tolist()], dtype=np.int64).reshape(-1, 2)
     bad = (rows < 0).any(axis=1)
     if bad.any():
         row = _first(bad)
         lost = next(name for name in ends[row].tolist() if name not in where)
-        raise PairDataError("pairs", "ids that occur in item_ids", f"{lost!r}, which does not", "Drop the pair, or add the item's features.", row)
+        raise PairDataError(
+            "pairs",
+            "ids that occur in item_ids",
+            f"{lost!r}, which does not",
+            "Drop the pair, or add the item's features.",
+            row,
+        )
     return rows
 
 
@@ -302,8 +415,19 @@ def _check_annotators(annotators: ArrayLike | None, n_pairs: int) -> tuple[Ints 
         return None, ()
     names = pd.Series(np.asarray(annotators).ravel() if np.asarray(annotators).ndim == 1 else [])
     if len(names) != n_pairs:
-        raise PairDataError("annotators", f"one annotator for each of the {n_pairs} pairs", f"shape {np.asarray(annotators).shape}", "Pass annotators with shape (M,), or leave them out.")
+        raise PairDataError(
+            "annotators",
+            f"one annotator for each of the {n_pairs} pairs",
+            f"shape {np.asarray(annotators).shape}",
+            "Pass annotators with shape (M,), or leave them out.",
+        )
     if names.isna().any():
-        raise PairDataError("annotators", "no missing values", "a missing one", "Name every annotator, or leave annotators out.", _first(names.isna().to_numpy()))
+        raise PairDataError(
+            "annotators",
+            "no missing values",
+            "a missing one",
+            "Name every annotator, or leave annotators out.",
+            _first(names.isna().to_numpy()),
+        )
     codes, unique = pd.factorize(names, sort=True)
     return codes.astype(np.int64), tuple(unique.tolist())

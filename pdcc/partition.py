@@ -82,7 +82,7 @@ def answer_nll(labels: Ints, train: PairData, test: PairData) -> NDArray[np.floa
         pooled[block] = (s + 0.5) / (s + d + 1.0)
     agreement = (similar + SHRINK * pooled) / (similar + different + SHRINK)
     p = agreement[labels[test.i], labels[test.j]]
-    return -np.where(test.similar, np.log(p), np.log1p(-p))
+    return np.asarray(-np.where(test.similar, np.log(p), np.log1p(-p)))
 
 
 def evidence(labels: Ints, n_labels: int, pairs: PairData) -> float:
@@ -106,7 +106,7 @@ def kmeans(Z: NDArray[np.floating], n_clusters: int, *, tries: int, seed: int, r
     """
     with _steady():
         found = KMeans(n_clusters, n_init=tries, random_state=seed).fit(Z if rows is None else Z[rows])
-        return found.predict(Z).astype(np.int64)
+        return np.asarray(found.predict(Z), dtype=np.int64)
 
 
 class Partitioner:
@@ -163,21 +163,23 @@ class Partitioner:
 
 
 def _unit_power(Z: NDArray[np.float64]) -> NDArray[np.float64]:
-    return Z / max(np.sqrt((Z**2).sum(axis=1).mean()), np.finfo(np.float64).tiny)
+    return np.asarray(Z / max(np.sqrt((Z**2).sum(axis=1).mean()), np.finfo(np.float64).tiny))
 
 
 def _scale_name(kind: str | None) -> str:
     return "raw features" if kind is None else f"{kind} scale"
 
 
-def make_start(features: Floats, n_clusters: int, pairs: PairData, *, scales: tuple[str | None, ...], init: str, seed: int) -> Start:
+def make_start(
+    features: Floats, n_clusters: int, pairs: PairData, *, scales: tuple[str | None, ...], init: str, seed: int
+) -> Start:
     """Choose a scaling and the partition training sets out from, for features (N, d).
 
     Scalings are compared by how well the partitions made under them predict held-out answers. ``init="kmeans"``: plain
     K-means, which never sees an answer. ``init="pairs"``: plain, or K-means guided by the answers' directions.
     """
     folds = pairs.folds(FOLDS, seed)
-    groups = None if pairs.annotator is None else np.concatenate([test.annotator for _, test in folds])  # type: ignore[misc]
+    groups = None if pairs.annotator is None else np.concatenate([test.annotator for _, test in folds])
     narrow, wide = (min(c * n_clusters, *features.shape) for c in COMPONENTS)
     if features.shape[1] < COMPONENTS[-1] * n_clusters:
         # Unit rows lose one dimension of d: nothing among hundreds, much among few. Then they come last among equals.
@@ -188,12 +190,24 @@ def make_start(features: Floats, n_clusters: int, pairs: PairData, *, scales: tu
     # Two standard errors: the least of six noisy scores flatters itself.
     best = _first_among_equals([min(pair, key=np.mean) for pair in zip(plain, guided, strict=True)], groups, errors=2.0)
     way, scale = ways[best], _scale_name(ways[best].scaler.kind)
-    table = [(f"{_scale_name(w.scaler.kind)}, plain K-means", float(s.mean())) for w, s in zip(ways, plain, strict=True)]
+    table = [
+        (f"{_scale_name(w.scaler.kind)}, plain K-means", float(s.mean())) for w, s in zip(ways, plain, strict=True)
+    ]
 
     if init == "kmeans":
-        return Start(way.plain(tries=10), way.scaler, table[best][0], "Asked for plain K-means.", way.stability() >= STABLE, tuple(table))
+        return Start(
+            way.plain(tries=10),
+            way.scaler,
+            table[best][0],
+            "Asked for plain K-means.",
+            way.stability() >= STABLE,
+            tuple(table),
+        )
 
-    table += [(f"{_scale_name(w.scaler.kind)}, guided K-means, {narrow} components", float(s.mean())) for w, s in zip(ways, guided, strict=True)]
+    table += [
+        (f"{_scale_name(w.scaler.kind)}, guided K-means, {narrow} components", float(s.mean()))
+        for w, s in zip(ways, guided, strict=True)
+    ]
     width, score = narrow, guided[best]
     if wide > narrow:
         more = way.score_guided(folds, wide)
@@ -221,7 +235,11 @@ def _decide(way: Partitioner, gain: float, error: float) -> tuple[bool, bool, st
         return True, False, f"Let the answers guide K-means: {told}."
     stability = way.stability()
     if stability >= STABLE:
-        return False, True, f"Kept plain K-means: {told}, too little to leave a stable partition (agreement of reruns {stability:.2f})."
+        return (
+            False,
+            True,
+            f"Kept plain K-means: {told}, too little to leave a stable partition (agreement of reruns {stability:.2f}).",
+        )
     unstable = f"plain K-means is unstable (agreement of reruns {stability:.2f} < {STABLE:g})"
     if gain > 0:
         return True, False, f"Let the answers guide K-means: {told}, and {unstable}."

@@ -10,7 +10,17 @@ import numpy as np
 import torch
 from pyro.nn import PyroModule
 
-from pdcc.inference import FitConfig, FitResult, PairTensors, fit, map_guide, memberships, pair_nll, point_agreement, warm_start
+from pdcc.inference import (
+    FitConfig,
+    FitResult,
+    PairTensors,
+    fit,
+    map_guide,
+    memberships,
+    pair_nll,
+    point_agreement,
+    warm_start,
+)
 from pdcc.models import AnnotationModel, Membership, make_confusion
 from pdcc.pairs import PairData
 from pdcc.partition import make_start
@@ -92,11 +102,15 @@ def first_net(recipe: Recipe, x: torch.Tensor, labels: torch.Tensor | None, seed
 def build(net: Membership, candidate: Candidate, n_pairs: int, labels: torch.Tensor | None) -> PyroModule:
     """The Pyro model of one candidate around the net, on the net's device."""
     confusion = make_confusion(candidate.confusion, net.n_clusters)
-    model = AnnotationModel(net, confusion, n_pairs=n_pairs, volume=candidate.volume, partition=labels, partition_weight=candidate.partition)
+    model = AnnotationModel(
+        net, confusion, n_pairs=n_pairs, volume=candidate.volume, partition=labels, partition_weight=candidate.partition
+    )
     return model.to(next(net.parameters()).device)
 
 
-def train(data: PairData, recipe: Recipe, device: torch.device, *, progress: bool = False, checkpoints: Path | None = None) -> Trained:
+def train(
+    data: PairData, recipe: Recipe, device: torch.device, *, progress: bool = False, checkpoints: Path | None = None
+) -> Trained:
     """Run the recipe. With ``checkpoints``, an interrupted run picks up from the files it finds there."""
     fitted, held, by = hold_out(data, recipe.validation_fraction, recipe.seed)
     start = None
@@ -117,11 +131,24 @@ def train(data: PairData, recipe: Recipe, device: torch.device, *, progress: boo
     def trial(candidate: Candidate, net: Membership, seed: int, title: str) -> _Trial:
         model = build(copy.deepcopy(net), candidate, len(fitted), labels)
         guide = map_guide(model)
-        config = FitConfig(recipe.epochs, recipe.batch_size, recipe.lr, recipe.confusion_lr, recipe.optimizer, recipe.volume_estimator == "full", recipe.patience, seed)
+        config = FitConfig(
+            recipe.epochs,
+            recipe.batch_size,
+            recipe.lr,
+            recipe.confusion_lr,
+            recipe.optimizer,
+            recipe.volume_estimator == "full",
+            recipe.patience,
+            seed,
+        )
         name = f"{candidate.confusion}-{candidate.volume:g}-{candidate.partition:g}-{seed}.safetensors"
         where = None if checkpoints is None else checkpoints / name
         result = fit(model, guide, tensors(fitted, x), test, config, checkpoint=where, progress=progress, label=title)
-        nll = None if test is None else pair_nll(memberships(model, x), point_agreement(model, guide), test).double().cpu().numpy()
+        nll = (
+            None
+            if test is None
+            else pair_nll(memberships(model, x), point_agreement(model, guide), test).double().cpu().numpy()
+        )
         return _Trial(model, guide, result, nll)
 
     if held is None or len(held) < FEWEST_HELD_OUT:
@@ -132,13 +159,17 @@ def train(data: PairData, recipe: Recipe, device: torch.device, *, progress: boo
     best = trials[choice.index]
     for restart in range(1, recipe.n_init):
         seed = recipe.seed + RESTART_STRIDE * restart
-        again = trial(options[choice.index], first_net(recipe, x, labels, seed), seed, f"restart {restart + 1} of {recipe.n_init}")
+        again = trial(
+            options[choice.index], first_net(recipe, x, labels, seed), seed, f"restart {restart + 1} of {recipe.n_init}"
+        )
         best = again if again.result.held_out < best.result.held_out else best
     logger.info(choice.reason)
     story = {
         "held_out": by,
         "n_held_out": 0 if held is None else len(held),
-        "start": None if start is None else {"name": start.name, "reason": start.reason, "table": [list(row) for row in start.table]},
+        "start": None
+        if start is None
+        else {"name": start.name, "reason": start.reason, "table": [list(row) for row in start.table]},
         "choice": {"reason": choice.reason, "table": list(choice.table)},
         "chosen": asdict(options[choice.index]),
     }
@@ -155,7 +186,11 @@ class _Trial:
 
 def _choose(options: list[Candidate], trials: list[_Trial], held: PairData | None) -> Choice:
     if len(options) == 1:
-        return Choice(0, f"Used {options[0]}: nothing else was asked for, or fewer than {FEWEST_HELD_OUT} answers are held out to choose by.", ())
+        return Choice(
+            0,
+            f"Used {options[0]}: nothing else was asked for, or fewer than {FEWEST_HELD_OUT} answers are held out to choose by.",
+            (),
+        )
     sound = [k for k, t in enumerate(trials) if t.result.status != "diverged"] or list(range(len(trials)))
     nll = [n for n in (trials[k].nll for k in sound) if n is not None]
     picked = choose([options[k] for k in sound], nll, None if held is None else held.annotator)

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from pdcc.artifact import BEGUN, DESCRIPTION, ArtifactError, file_hash, save_run
+from pdcc.artifact import BEGUN, DESCRIPTION, file_hash, save_run
 from pdcc.estimator import VolMaxDCC
-from pdcc.inference.checkpoint import load_state, save_state, write_atomic
+from pdcc.inference.checkpoint import ArtifactError, load_state, save_state, write_atomic
 from pdcc.pairs import PairData
 
 PAIRS = "pairs.safetensors"
@@ -47,12 +47,18 @@ def begin(run: Path, source: Source, params: dict[str, Any], *, resume: bool, ov
         finished = begun = False
     if (finished or begun) and not resume:
         what = "a finished run" if finished else "an interrupted run"
-        raise ArtifactError(f"{run}: already holds {what}. Go on with --resume, replace it with --overwrite, or choose another directory.")
+        raise ArtifactError(
+            f"{run}: already holds {what}. Go on with --resume, replace it with --overwrite, or choose another directory."
+        )
     if begun:
         earlier = json.loads((run / BEGUN).read_text(encoding="utf-8"))
-        changed = [k for part in plan for k in plan[part] if _relevant(k) and earlier.get(part, {}).get(k) != plan[part][k]]
+        changed = [
+            k for part in plan for k in plan[part] if _relevant(k) and earlier.get(part, {}).get(k) != plan[part][k]
+        ]
         if changed:
-            raise ArtifactError(f"{run}: cannot resume, since {', '.join(changed)} changed since the run began. Use the same data and options, or --overwrite.")
+            raise ArtifactError(
+                f"{run}: cannot resume, since {', '.join(changed)} changed since the run began. Use the same data and options, or --overwrite."
+            )
         return not finished
     if run.is_dir() and any(run.iterdir()) and not finished:
         raise ArtifactError(f"{run}: expected an empty directory or a pdcc run, found other files. Choose another one.")

@@ -26,7 +26,11 @@ class Scaler:
         if kind != "standard":
             return cls(kind, np.zeros(d, np.float32), np.ones(d, np.float32))
         spread = X.std(axis=0, dtype=np.float64)
-        return cls(kind, X.mean(axis=0, dtype=np.float64).astype(np.float32), np.where(spread > 0, spread, 1.0).astype(np.float32))
+        return cls(
+            kind,
+            X.mean(axis=0, dtype=np.float64).astype(np.float32),
+            np.where(spread > 0, spread, 1.0).astype(np.float32),
+        )
 
     def __call__(self, X: Floats) -> Floats:
         """Scale X (n, d)."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +36,7 @@ class Choice:
 
     index: int
     reason: str
-    table: tuple[dict[str, float | str], ...]
+    table: tuple[dict[str, Any], ...]
 
 
 def candidates(confusion: str, volume: float | str, partition: float) -> list[Candidate]:

@@ -16,13 +16,21 @@ INITS = ("pairs", "kmeans", "random")
 
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
     if not any(value is a or (isinstance(value, str) and value == a) for a in allowed):
-        raise ValueError(f"{name}: expected one of {', '.join(map(repr, allowed))}, found {value!r}. Pass one of these.")
+        raise ValueError(
+            f"{name}: expected one of {', '.join(map(repr, allowed))}, found {value!r}. Pass one of these."
+        )
 
 
-def _number(name: str, value: Any, low: float, high: float = math.inf, *, auto: bool = False, open_low: bool = False) -> None:
+def _number(
+    name: str, value: Any, low: float, high: float = math.inf, *, auto: bool = False, open_low: bool = False
+) -> None:
     if auto and isinstance(value, str) and value == "auto":
         return
-    expected = f"a number {'above' if open_low else 'of at least'} {low:g}" + (f" and below {high:g}" if high < math.inf else "") + (' or "auto"' if auto else "")
+    expected = (
+        f"a number {'above' if open_low else 'of at least'} {low:g}"
+        + (f" and below {high:g}" if high < math.inf else "")
+        + (' or "auto"' if auto else "")
+    )
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name}: expected {expected}, found {value!r} ({type(value).__name__}). Pass a number.")
     number = float(value)
@@ -32,7 +40,9 @@ def _number(name: str, value: Any, low: float, high: float = math.inf, *, auto: 
 
 def _count(name: str, value: Any, low: int = 1) -> None:
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name}: expected a whole number of at least {low}, found {value!r} ({type(value).__name__}). Pass an int.")
+        raise TypeError(
+            f"{name}: expected a whole number of at least {low}, found {value!r} ({type(value).__name__}). Pass an int."
+        )
     if int(value) < low:
         raise ValueError(f"{name}: expected a whole number of at least {low}, found {value!r}. Raise it.")
 
@@ -44,7 +54,9 @@ def check_settings(params: dict[str, Any]) -> None:
     _number("volume", p["volume"], 0.0, auto=True)
     _number("partition", p["partition"], 0.0, auto=True)
     if isinstance(p["hidden"], str) or not isinstance(p["hidden"], list | tuple):
-        raise TypeError(f"hidden: expected a tuple of layer widths such as (512, 512), found {p['hidden']!r}. Pass a tuple.")
+        raise TypeError(
+            f"hidden: expected a tuple of layer widths such as (512, 512), found {p['hidden']!r}. Pass a tuple."
+        )
     for width in p["hidden"]:
         _count("hidden", width)
     _number("dropout", p["dropout"], 0.0, 1.0)
@@ -53,7 +65,9 @@ def check_settings(params: dict[str, Any]) -> None:
     for name in ("n_init", "epochs", "batch_size"):
         _count(name, p[name])
     if 2 * p["batch_size"] < p["n_clusters"]:
-        raise ValueError(f"batch_size: expected at least half of n_clusters={p['n_clusters']} (a batch's volume needs K items), found {p['batch_size']}. Raise it.")
+        raise ValueError(
+            f"batch_size: expected at least half of n_clusters={p['n_clusters']} (a batch's volume needs K items), found {p['batch_size']}. Raise it."
+        )
     if p["patience"] is not None:
         _count("patience", p["patience"])
     _number("lr", p["lr"], 0.0, open_low=True)
@@ -67,15 +81,19 @@ def check_settings(params: dict[str, Any]) -> None:
 
 
 def check_device(device: Any) -> torch.device:
-    """"auto" is CUDA where there is one, else the CPU; anything else must be a device torch can use here."""
+    """ "auto" is CUDA where there is one, else the CPU; anything else must be a device torch can use here."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError) as error:
-        raise ValueError(f"device: expected 'auto', 'cpu', 'cuda' or a torch device, found {device!r}. Pass one of these.") from error
+        raise ValueError(
+            f"device: expected 'auto', 'cpu', 'cuda' or a torch device, found {device!r}. Pass one of these."
+        ) from error
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device: expected a device this machine has, found {device!r} but no CUDA. Pass device='cpu' or 'auto'.")
+        raise ValueError(
+            f"device: expected a device this machine has, found {device!r} but no CUDA. Pass device='cpu' or 'auto'."
+        )
     return found
 
 
@@ -87,9 +105,11 @@ def seed_of(random_state: Any) -> int:
         return int(random_state.randint(np.iinfo(np.int32).max))
     if isinstance(random_state, np.random.Generator):
         return int(random_state.integers(np.iinfo(np.int32).max))
-    if isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool) and int(random_state) >= 0:
+    if isinstance(random_state, int | np.integer) and random_state is not True and int(random_state) >= 0:
         return int(random_state)
-    raise ValueError(f"random_state: expected None, a whole number of at least 0 or a numpy random generator, found {random_state!r}. Pass an int.")
+    raise ValueError(
+        f"random_state: expected None, a whole number of at least 0 or a numpy random generator, found {random_state!r}. Pass an int."
+    )
 
 
 def show_progress(progress: bool | None) -> bool:

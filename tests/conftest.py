@@ -20,7 +20,9 @@ class Blobs:
     answers: Answers
 
 
-def make_blobs(n: int = 150, n_pairs: int = 600, flip: float = 0.0, seed: int = 0, n_clusters: int = 3, d: int = 4) -> Blobs:
+def make_blobs(
+    n: int = 150, n_pairs: int = 600, flip: float = 0.0, seed: int = 0, n_clusters: int = 3, d: int = 4
+) -> Blobs:
     rng = np.random.default_rng(seed)
     centres = rng.normal(scale=4.0, size=(n_clusters, d))
     y = np.arange(n) % n_clusters

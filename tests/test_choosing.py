@@ -72,7 +72,7 @@ def test_answer_counts_and_evidence():
 
 
 def test_the_true_partition_predicts_held_out_answers_best():
-    X, y, data = hidden_direction(7)
+    _X, y, data = hidden_direction(7)
     train, test = data.split(0.3, 0)
     truth = answer_nll(y, train, test).mean()
     shuffled = answer_nll(np.random.default_rng(0).permutation(y), train, test).mean()
@@ -81,7 +81,7 @@ def test_the_true_partition_predicts_held_out_answers_best():
 
 
 def test_partitions_do_not_depend_on_thread_timing():
-    X, _, data = hidden_direction(1)
+    _X, _, data = hidden_direction(1)
     way = [Partitioner(data.features, None, 3, 0) for _ in range(2)]
     assert adjusted_rand_score(way[0].guided(data, 5, tries=3), way[1].guided(data, 5, tries=3)) == 1.0
     assert way[0].stability() == way[1].stability()
@@ -90,7 +90,10 @@ def test_partitions_do_not_depend_on_thread_timing():
 def test_candidates():
     assert candidates("auto", "auto", 0.0) == [Candidate("stochastic", AUTO_VOLUME, 0.0), Candidate("none", 0.0, 0.0)]
     assert candidates("auto", 0.5, 1.0) == [Candidate("stochastic", 0.5, 1.0), Candidate("none", 0.5, 1.0)]
-    assert candidates("sigmoid", "auto", 0.0) == [Candidate("sigmoid", AUTO_VOLUME, 0.0), Candidate("sigmoid", 0.0, 0.0)]
+    assert candidates("sigmoid", "auto", 0.0) == [
+        Candidate("sigmoid", AUTO_VOLUME, 0.0),
+        Candidate("sigmoid", 0.0, 0.0),
+    ]
     assert candidates("none", 0.0, 0.0) == [Candidate("none", 0.0, 0.0)]
 
 
@@ -135,11 +138,22 @@ def test_confusion_and_volume_pay_under_structured_noise():
         rng = np.random.default_rng(seed)
         A = np.array([[1.0, 0.5, 0.0], [0.0, 0.5, 0.0], [0.0, 0.0, 1.0]])
         a = answer_through(np.eye(3)[blobs.y], draw_pairs(300, 3000, rng), A, rng)
-        common = {"init": "random", "scale": None, "hidden": (32,), "epochs": 25, "random_state": seed, "dropout": 0.0, "lr": 3e-3, "partition": 0.0}
+        common = {
+            "init": "random",
+            "scale": None,
+            "hidden": (32,),
+            "epochs": 25,
+            "random_state": seed,
+            "dropout": 0.0,
+            "lr": 3e-3,
+            "partition": 0.0,
+        }
         with_a = VolMaxDCC(3, confusion="stochastic", volume=1e-2, **common).fit(blobs.X, a.pairs, a.similar)
         without = VolMaxDCC(3, confusion="none", volume=0.0, **common).fit(blobs.X, a.pairs, a.similar)
         truth = np.eye(3)[blobs.y]
-        gains.append(metrics.membership_mse(truth, without.memberships_) - metrics.membership_mse(truth, with_a.memberships_))
+        gains.append(
+            metrics.membership_mse(truth, without.memberships_) - metrics.membership_mse(truth, with_a.memberships_)
+        )
     assert np.mean(gains) > 2 * np.std(gains, ddof=1) / np.sqrt(3)
     assert np.mean(gains) > 0.02
 

@@ -25,7 +25,9 @@ def pdcc(*arguments) -> int:
 def files(tmp_path, noisy_blobs):
     np.save(tmp_path / "x.npy", noisy_blobs.X)
     a = noisy_blobs.answers
-    pd.DataFrame({"i": a.pairs[:, 0], "j": a.pairs[:, 1], "similar": a.similar.astype(int)}).to_csv(tmp_path / "pairs.csv", index=False)
+    pd.DataFrame({"i": a.pairs[:, 0], "j": a.pairs[:, 1], "similar": a.similar.astype(int)}).to_csv(
+        tmp_path / "pairs.csv", index=False
+    )
     return tmp_path
 
 
@@ -64,18 +66,43 @@ def test_resume_with_no_run_starts_one(files):
 
 def test_a_killed_fit_resumes_to_the_same_bits(files):
     """kill -9 in mid-training, then --resume; parameters equal those of a run that was left alone."""
-    options = ["-k", "3", "--epochs", "40", "--init", "kmeans", "--scale", "none", "--confusion", "stochastic", "--volume", "0.01"]
-    command = [sys.executable, "-c", "from pdcc.cli import main; main()", "fit", str(files / "x.npy"), str(files / "pairs.csv"), *options]
+    options = [
+        "-k",
+        "3",
+        "--epochs",
+        "40",
+        "--init",
+        "kmeans",
+        "--scale",
+        "none",
+        "--confusion",
+        "stochastic",
+        "--volume",
+        "0.01",
+    ]
+    command = [
+        sys.executable,
+        "-c",
+        "from pdcc.cli import main; main()",
+        "fit",
+        str(files / "x.npy"),
+        str(files / "pairs.csv"),
+        *options,
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "PDCC_CHECKPOINT_SECONDS": "0.02"}
     subprocess.run([*command, "-o", str(files / "whole")], check=True, env=environment, capture_output=True)
-    process = subprocess.Popen([*command, "-o", str(files / "killed")], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*command, "-o", str(files / "killed")], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     deadline = time.monotonic() + 120
     while not list((files / "killed" / "checkpoints").glob("*.safetensors")) and time.monotonic() < deadline:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not (files / "killed" / "run.json").exists()
-    again = subprocess.run([*command, "-o", str(files / "killed"), "--resume"], check=True, env=environment, capture_output=True, text=True)
+    again = subprocess.run(
+        [*command, "-o", str(files / "killed"), "--resume"], check=True, env=environment, capture_output=True, text=True
+    )
     assert "resumed at step" in again.stderr
     whole, killed = (load_file(next((files / run).glob("model-*.safetensors"))) for run in ("whole", "killed"))
     assert whole.keys() == killed.keys()

@@ -44,7 +44,11 @@ def test_machine_annotator_is_transitively_consistent_and_noisier_with_fewer_lab
     assert rates[0] > rates[1] > rates[2] > 0
     triangle = np.array([[0, 1], [1, 2], [0, 2]])
     for first in range(0, 300, 3):
-        similar = annotators.machine_annotator(data.X, data.y, triangle + first, n_labels=20, seed=0).similar if first < 15 else None
+        similar = (
+            annotators.machine_annotator(data.X, data.y, triangle + first, n_labels=20, seed=0).similar
+            if first < 15
+            else None
+        )
         assert similar is None or similar.sum() != 2
 
 
@@ -64,8 +68,18 @@ def test_mixed_annotators_differ():
 def test_worker_pairs_come_from_one_worker():
     given = np.array([[0, -1], [0, 1], [1, 1], [-1, 2]])
     answers = annotators.worker_pairs([0, 0, 1, 2], given, 100, np.random.default_rng(0))
-    found = {(int(i), int(j), int(w)): bool(s) for (i, j), w, s in zip(answers.pairs, answers.annotators, answers.similar, strict=True)}
-    assert found == {(0, 1, 0): True, (0, 2, 0): False, (1, 2, 0): False, (1, 2, 1): True, (1, 3, 1): False, (2, 3, 1): False}
+    found = {
+        (int(i), int(j), int(w)): bool(s)
+        for (i, j), w, s in zip(answers.pairs, answers.annotators, answers.similar, strict=True)
+    }
+    assert found == {
+        (0, 1, 0): True,
+        (0, 2, 0): False,
+        (1, 2, 0): False,
+        (1, 2, 1): True,
+        (1, 3, 1): False,
+        (2, 3, 1): False,
+    }
     assert answers.flip_rate == pytest.approx(1 / 6)
 
 

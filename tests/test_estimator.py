@@ -19,7 +19,15 @@ from pdcc import ArtifactError, PairDataError, VanillaDCC, VolMaxDCC, metrics
 from pdcc.inference import PairTensors
 from pdcc.models import PairBatch
 
-QUICK = {"hidden": (16,), "epochs": 8, "random_state": 0, "device": "cpu", "scale": None, "init": "kmeans", "progress": False}
+QUICK = {
+    "hidden": (16,),
+    "epochs": 8,
+    "random_state": 0,
+    "device": "cpu",
+    "scale": None,
+    "init": "kmeans",
+    "progress": False,
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +39,10 @@ def fitted(noisy_blobs):
 def test_recovers_blobs_seen_and_unseen(blobs):
     unseen = make_blobs(n=90)
     a = blobs.answers
-    for est in (VolMaxDCC(3, random_state=0, epochs=20, hidden=(32,)), VanillaDCC(3, random_state=0, epochs=20, hidden=(32,))):
+    for est in (
+        VolMaxDCC(3, random_state=0, epochs=20, hidden=(32,)),
+        VanillaDCC(3, random_state=0, epochs=20, hidden=(32,)),
+    ):
         est.fit(blobs.X, a.pairs, a.similar)
         assert metrics.acc(blobs.y, est.labels_) > 0.97
         assert metrics.acc(unseen.y, est.predict(unseen.X)) > 0.97
@@ -71,7 +82,10 @@ def test_model_can_be_traced(fitted, noisy_blobs):
 
 def test_random_state_fixes_everything(noisy_blobs):
     a = noisy_blobs.answers
-    runs = [VolMaxDCC(3, epochs=4, hidden=(16,), random_state=s).fit(noisy_blobs.X, a.pairs, a.similar).memberships_ for s in (5, 5, 6)]
+    runs = [
+        VolMaxDCC(3, epochs=4, hidden=(16,), random_state=s).fit(noisy_blobs.X, a.pairs, a.similar).memberships_
+        for s in (5, 5, 6)
+    ]
     np.testing.assert_array_equal(runs[0], runs[1])
     assert not np.array_equal(runs[0], runs[2])
     state = np.random.get_state()[1].copy()  # noqa: NPY002 - that the global stream is left alone is what is tested
@@ -101,8 +115,21 @@ def test_annotators_are_held_out_whole(noisy_blobs):
 
 def test_paper_preset_is_the_papers():
     p = VolMaxDCC.paper(10, volume=1e-3).get_params()
-    assert (p["optimizer"], p["lr"], p["confusion_lr"], p["batch_size"], p["hidden"]) == ("sgd", 0.5, 0.1, 128, (512, 512))
-    assert (p["confusion"], p["init"], p["dropout"], p["scale"], p["volume"], p["partition"]) == ("sigmoid", "random", 0.0, None, 1e-3, 0.0)
+    assert (p["optimizer"], p["lr"], p["confusion_lr"], p["batch_size"], p["hidden"]) == (
+        "sgd",
+        0.5,
+        0.1,
+        128,
+        (512, 512),
+    )
+    assert (p["confusion"], p["init"], p["dropout"], p["scale"], p["volume"], p["partition"]) == (
+        "sigmoid",
+        "random",
+        0.0,
+        None,
+        1e-3,
+        0.0,
+    )
     est = VolMaxDCC.paper(3, epochs=1, random_state=0, lr=1e-9, confusion_lr=1e-9)
     X, pairs, y = np.eye(6, dtype=np.float32), np.array([[0, 1], [2, 3], [4, 5], [0, 5]]), [1, 0, 1, 0]
     est.fit(X, pairs, y)
@@ -125,11 +152,17 @@ def test_n_init_keeps_the_best_restart(noisy_blobs):
 @pytest.mark.parametrize("form", ["none", "sigmoid", "stochastic"])
 def test_save_load_and_pickle_predict_the_same(tmp_path, noisy_blobs, form):
     a = noisy_blobs.answers
-    est = VolMaxDCC(3, confusion=form, volume=0.01, **(QUICK | {"scale": "standard", "partition": 0.5})).fit(noisy_blobs.X, a.pairs, a.similar)
+    est = VolMaxDCC(3, confusion=form, volume=0.01, **(QUICK | {"scale": "standard", "partition": 0.5})).fit(
+        noisy_blobs.X, a.pairs, a.similar
+    )
     est.save(tmp_path / "run")
     joblib.dump(est, tmp_path / "est.joblib")
     fresh = noisy_blobs.X[:20] + 0.5
-    for other in (VolMaxDCC.load(tmp_path / "run"), joblib.load(tmp_path / "est.joblib"), pickle.loads(pickle.dumps(est))):  # noqa: S301
+    for other in (
+        VolMaxDCC.load(tmp_path / "run"),
+        joblib.load(tmp_path / "est.joblib"),
+        pickle.loads(pickle.dumps(est)),
+    ):
         np.testing.assert_array_equal(other.predict_proba(fresh), est.predict_proba(fresh))
         np.testing.assert_array_equal(other.agreement_, est.agreement_)
         np.testing.assert_array_equal(other.memberships_, est.memberships_)
@@ -173,7 +206,12 @@ def test_foreign_and_tampered_files_are_refused(tmp_path, monkeypatch, fitted):
     refused("not a readable pdcc state file")
     assert not (tmp_path / "exploded.txt").exists()
     tensors.write_bytes(good)
-    for change, words in (({"format": "other"}, "another program"), ({"tensors": "../../etc/passwd"}, "missing"), ({"estimator": "VanillaDCC"}, "Load it with"), ({"params": {"hidden": [99]}}, "does not fit")):
+    for change, words in (
+        ({"format": "other"}, "another program"),
+        ({"tensors": "../../etc/passwd"}, "missing"),
+        ({"estimator": "VanillaDCC"}, "Load it with"),
+        ({"params": {"hidden": [99]}}, "does not fit"),
+    ):
         (run / "run.json").write_text(json.dumps(json.loads(text) | change))
         refused(words)
     (run / "run.json").write_text("{")

@@ -31,12 +31,22 @@ def problem(n: int = 60, n_pairs: int = 200, device: str = "cpu") -> tuple[PairT
 def model_and_guide(form: str = "stochastic", volume: float = 0.01, n_pairs: int = 150, dropout: float = 0.5):
     torch.manual_seed(0)
     labels = torch.arange(60) % 3
-    model = AnnotationModel(Membership(4, 3, (16,), dropout), make_confusion(form, 3), n_pairs=n_pairs, volume=volume, partition=labels, partition_weight=0.1)
+    model = AnnotationModel(
+        Membership(4, 3, (16,), dropout),
+        make_confusion(form, 3),
+        n_pairs=n_pairs,
+        volume=volume,
+        partition=labels,
+        partition_weight=0.1,
+    )
     return model, map_guide(model)
 
 
 def state(model, guide):
-    return {**{f"m.{k}": v.clone() for k, v in model.state_dict().items()}, **{f"g.{k}": v.clone() for k, v in guide.state_dict().items()}}
+    return {
+        **{f"m.{k}": v.clone() for k, v in model.state_dict().items()},
+        **{f"g.{k}": v.clone() for k, v in guide.state_dict().items()},
+    }
 
 
 def test_training_learns_and_reports():

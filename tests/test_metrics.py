@@ -31,7 +31,9 @@ def test_membership_mse_is_the_appendix_formula():
 
     def direct(p):
         a, b = F[:, list(p)], G
-        return np.mean([np.sum((a[:, k] / np.linalg.norm(a[:, k]) - b[:, k] / np.linalg.norm(b[:, k])) ** 2) for k in range(3)])
+        return np.mean(
+            [np.sum((a[:, k] / np.linalg.norm(a[:, k]) - b[:, k] / np.linalg.norm(b[:, k])) ** 2) for k in range(3)]
+        )
 
     assert metrics.membership_mse(F, G) == pytest.approx(min(direct(p) for p in permutations(range(3))))
     assert metrics.membership_mse(F, F[:, [2, 0, 1]]) == pytest.approx(0.0, abs=1e-12)

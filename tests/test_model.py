@@ -29,7 +29,14 @@ def world() -> PairTensors:
 def make(form: str, partition: bool, volume: float = VOLUME):
     torch.manual_seed(1)
     labels = torch.arange(N) % K if partition else None
-    model = AnnotationModel(Membership(D, K, (7,)), make_confusion(form, K), n_pairs=M, volume=volume, partition=labels, partition_weight=PARTITION)
+    model = AnnotationModel(
+        Membership(D, K, (7,)),
+        make_confusion(form, K),
+        n_pairs=M,
+        volume=volume,
+        partition=labels,
+        partition_weight=PARTITION,
+    )
     model.double()
     with torch.no_grad():
         for p in model.parameters():
@@ -78,7 +85,11 @@ def plain_log_joint(model, guide, form, pairs, index, exact, partition):
     if partition:
         columns = guide.partition_columns
         labels = model.partition[rows]
-        out = out + log_dirichlet(columns) + M * PARTITION * torch.log((F[rows] @ columns)[torch.arange(len(rows)), labels]).mean()
+        out = (
+            out
+            + log_dirichlet(columns)
+            + M * PARTITION * torch.log((F[rows] @ columns)[torch.arange(len(rows)), labels]).mean()
+        )
     return out
 
 

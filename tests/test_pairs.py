@@ -18,7 +18,15 @@ SIMILAR = np.array([1, 0, 1, 0])
 
 
 def test_every_form_of_similar_means_the_same():
-    forms = [SIMILAR, SIMILAR.astype(bool), 2 * SIMILAR - 1, SIMILAR.astype(float), SIMILAR.tolist(), np.array([True, False, True, False], dtype=object), np.array([1, 0, 1, 0], dtype=object)]
+    forms = [
+        SIMILAR,
+        SIMILAR.astype(bool),
+        2 * SIMILAR - 1,
+        SIMILAR.astype(float),
+        SIMILAR.tolist(),
+        np.array([True, False, True, False], dtype=object),
+        np.array([1, 0, 1, 0], dtype=object),
+    ]
     for form in forms:
         assert PairData.from_arrays(X, PAIRS, form).similar.tolist() == [True, False, True, False]
 
@@ -68,7 +76,10 @@ def test_bad_input_says_argument_row_and_fix(change, argument, row, words):
     assert row is None or f"row {row}" in text
 
 
-@pytest.mark.parametrize(("k", "error"), [(1, PairDataError), (0, PairDataError), (7, PairDataError), ("3", TypeError), (2.0, TypeError), (True, TypeError)])
+@pytest.mark.parametrize(
+    ("k", "error"),
+    [(1, PairDataError), (0, PairDataError), (7, PairDataError), ("3", TypeError), (2.0, TypeError), (True, TypeError)],
+)
 def test_n_clusters(k, error):
     with pytest.raises(error, match="n_clusters"):
         check_n_clusters(k, 6)
@@ -89,7 +100,9 @@ def test_repeated_and_contradictory_pairs_are_kept():
     assert len(data) == 3
 
 
-@pytest.mark.parametrize("ids", [list("abcdef"), [10, 20, 30, 40, 50, 60], [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1), ("c", 2)]])
+@pytest.mark.parametrize(
+    "ids", [list("abcdef"), [10, 20, 30, 40, 50, 60], [("a", 1), ("a", 2), ("b", 1), ("b", 2), ("c", 1), ("c", 2)]]
+)
 def test_hashable_ids(ids):
     ends = np.empty((4, 2), dtype=object)
     for m, (a, b) in enumerate(PAIRS):
@@ -107,7 +120,12 @@ def test_files(tmp_path, kind, features):
     pairs, path = tmp_path / f"pairs.{kind}", tmp_path / f"x.{features}"
     FRAME.to_csv(pairs, index=False) if kind == "csv" else FRAME.to_parquet(pairs)
     table = pd.DataFrame(X, columns=["a", "b"])
-    {"npy": lambda: np.save(path, X), "npz": lambda: np.savez(path, X=X, other=X[:1]), "csv": lambda: table.to_csv(path, index=False), "parquet": lambda: table.to_parquet(path)}[features]()
+    {
+        "npy": lambda: np.save(path, X),
+        "npz": lambda: np.savez(path, X=X, other=X[:1]),
+        "csv": lambda: table.to_csv(path, index=False),
+        "parquet": lambda: table.to_parquet(path),
+    }[features]()
     data = PairData.read(path, pairs)
     np.testing.assert_array_equal(data.features, X.astype(np.float32))
     assert data.similar.tolist() == [True, False, True, False]
@@ -144,7 +162,14 @@ def test_bad_files(tmp_path):
     (tmp_path / "torn.parquet").write_bytes(b"nothing")
     (tmp_path / "x.txt").write_text("1,2")
     np.savez(tmp_path / "two.npz", a=X, b=X)
-    for name, words in {"objects.npy": "run code", "torn.npz": "plain numeric", "torn.parquet": "readable", "x.txt": "ending", "two.npz": "one called X", "none.npy": "Check the path"}.items():
+    for name, words in {
+        "objects.npy": "run code",
+        "torn.npz": "plain numeric",
+        "torn.parquet": "readable",
+        "x.txt": "ending",
+        "two.npz": "one called X",
+        "none.npy": "Check the path",
+    }.items():
         with pytest.raises(PairDataError, match=words):
             read_features(tmp_path / name)
 
@@ -154,7 +179,9 @@ def test_bad_files(tmp_path):
 def test_split_is_stratified_disjoint_and_seeded(m, fraction, seed, people):
     rng = np.random.default_rng(seed)
     similar = np.arange(m) % 2
-    data = PairData.from_arrays(X, np.column_stack([np.zeros(m, int), 1 + rng.integers(5, size=m)]), similar, np.arange(m) % people)
+    data = PairData.from_arrays(
+        X, np.column_stack([np.zeros(m, int), 1 + rng.integers(5, size=m)]), similar, np.arange(m) % people
+    )
     train, held = data.split(fraction, seed)
     assert len(train) + len(held) == m
     for kind in (True, False):
@@ -169,7 +196,9 @@ def test_split_is_stratified_disjoint_and_seeded(m, fraction, seed, people):
 
 def test_folds_test_every_pair_once_and_keep_annotators_together():
     m = 60
-    data = PairData.from_arrays(X, np.column_stack([np.zeros(m, int), 1 + np.arange(m) % 5]), np.arange(m) % 2, np.arange(m) % 7)
+    data = PairData.from_arrays(
+        X, np.column_stack([np.zeros(m, int), 1 + np.arange(m) % 5]), np.arange(m) % 2, np.arange(m) % 7
+    )
     folds = data.folds(5, 0)
     assert sum(len(test) for _, test in folds) == m
     for train, test in folds:

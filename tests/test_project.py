@@ -24,7 +24,19 @@ def test_a_wheel_works_in_an_empty_environment(tmp_path):
     source.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE", "pdcc", "models", "inference"):
         subprocess.run(["cp", "-r", ROOT / name, source / name], check=True)
-    run(sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--quiet", "-w", tmp_path, source, cwd=tmp_path)
+    run(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--no-deps",
+        "--no-build-isolation",
+        "--quiet",
+        "-w",
+        tmp_path,
+        source,
+        cwd=tmp_path,
+    )
     wheel = next(tmp_path.glob("pdcc-*.whl"))
     home = tmp_path / "empty"
     venv.create(home, with_pip=False)
