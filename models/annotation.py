@@ -1,6 +1,7 @@
 """The generative story of noisy pair answers, as one Pyro program."""
 
 from dataclasses import dataclass
+from typing import cast
 
 import pyro
 import pyro.distributions as dist
@@ -80,7 +81,9 @@ class AnnotationModel(LocalModule):
     def forward(self, batch: PairBatch) -> Tensor:
         """Tell the story of one batch; returns the memberships of its endpoints, (2b, K)."""
         M = self.n_pairs
-        f: Tensor = self.membership(batch.x)
+        # By way of PyroModule's attribute lookup every weight would become a param site, in every step.
+        membership = cast(Membership, self._modules["membership"])
+        f: Tensor = membership(batch.x)
         left, right = f.chunk(2)
         agreement = self.confusion()
 
@@ -88,7 +91,7 @@ class AnnotationModel(LocalModule):
             pyro.sample("similar", dist.Bernoulli(logits=similar_logits(left, right, agreement)), obs=batch.similar)
 
         # Outside the plate: a minibatch scales the likelihood by M/b and the volume not at all.
-        everyone = f if batch.x_all is None else self.membership(batch.x_all)
+        everyone = f if batch.x_all is None else membership(batch.x_all)
         volume = log_volume(everyone) if self.volume > 0 else f.new_zeros(())
         pyro.factor("volume", M * self.volume * volume)
 
