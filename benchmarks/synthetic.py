@@ -16,7 +16,7 @@ from joblib import Parallel, delayed
 
 from pdcc import VolMaxDCC, datasets, metrics
 
-PAIRS = (1000, 2000, 4000, 10_000)
+PAIRS = (1000, 4000, 10_000)
 COMMON = {
     "hidden": (256,),
     "lr": 3e-3,

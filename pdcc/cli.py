@@ -131,7 +131,7 @@ def demo(
     output: Run = Path("demo-run"),
     seed: Seed = 0,
 ) -> None:
-    """Handwritten digits and a noisy annotator: K-means, VanillaDCC and VolMaxDCC side by side. No downloads."""
+    """Handwritten digits and noisy annotators: K-means, VanillaDCC and VolMaxDCC side by side. No downloads."""
     from pdcc.demo import run_demo
 
     for line in run_demo(output, seed):

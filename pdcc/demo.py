@@ -1,4 +1,4 @@
-"""What `pdcc demo` shows: three methods on digits with a noisy annotator."""
+"""What `pdcc demo` shows: three methods on digits with noisy annotators."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,14 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from pdcc import datasets, metrics
-from pdcc.annotators import draw_pairs, machine_annotator
+from pdcc.annotators import draw_pairs, mixed_annotators
 from pdcc.estimator import VanillaDCC, VolMaxDCC
 from pdcc.inference.checkpoint import ArtifactError
 from pdcc.partition import kmeans
 
 N_PAIRS = 3000
-# So few labels that the classifier behind the answers flips about one pair in thirteen.
-N_LABELS = 30
+N_ANNOTATORS = 8
 
 
 def run_demo(output: Path, seed: int) -> Iterator[str]:
@@ -24,14 +23,18 @@ def run_demo(output: Path, seed: int) -> Iterator[str]:
         )
     data = datasets.digits(seed=seed)
     rng = np.random.default_rng(seed)
-    answers = machine_annotator(data.X, data.y, draw_pairs(len(data.X), N_PAIRS, rng), n_labels=N_LABELS, seed=seed)
-    yield f"{len(data.X)} seen and {len(data.X_unseen)} unseen digits, {N_PAIRS} pairs, {100 * answers.flip_rate:.1f} % of the answers wrong."
+    # Eight people, each of whom takes a quarter of the digits for others, in ways of their own.
+    wrong = rng.dirichlet(np.full(10, 0.3), size=(N_ANNOTATORS, 10)).transpose(0, 2, 1)
+    confusions = 0.75 * np.eye(10) + 0.25 * wrong
+    pairs = draw_pairs(len(data.X), N_PAIRS, rng)
+    answers = mixed_annotators(np.eye(10)[data.y], pairs, confusions, rng)
+    yield f"{len(data.X)} seen and {len(data.X_unseen)} unseen digits, {N_PAIRS} pairs answered by {N_ANNOTATORS} people, {100 * answers.flip_rate:.1f} % of the answers wrong."
 
     every = np.concatenate([data.X, data.X_unseen])
     rows = np.arange(len(data.X))
     clusters = kmeans(every, 10, tries=10, seed=seed, rows=rows)
-    vanilla = VanillaDCC(10, random_state=seed).fit(data.X, answers.pairs, answers.similar)
-    volmax = VolMaxDCC(10, random_state=seed).fit(data.X, answers.pairs, answers.similar)
+    vanilla = VanillaDCC(10, random_state=seed).fit(data.X, answers.pairs, answers.similar, answers.annotators)
+    volmax = VolMaxDCC(10, random_state=seed).fit(data.X, answers.pairs, answers.similar, answers.annotators)
     found = {"K-means (no answers)": clusters, "VanillaDCC": vanilla.predict(every), "VolMaxDCC": volmax.predict(every)}
 
     yield f"{'':22}{'ACC':^15}{'NMI':^15}{'ARI':^15}"

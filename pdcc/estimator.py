@@ -36,7 +36,8 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         confusion: "none" (A = I), "sigmoid" (the paper's free B), "stochastic" (B = A'A) or "auto".
         volume: lambda, weight of the volume term, or "auto".
         partition: weight of the start's labels as one more noisy annotator; 0 leaves them out; "auto" lets them in
-            where they are plain K-means and stable under resampling.
+            where they are plain K-means, stable under resampling, and each annotator's answers never contradict
+            each other (then they come from labels in a head, and M of them weigh less than M independent ones).
         hidden: widths of the net's hidden layers.
         dropout: probability of dropping a hidden unit while training.
         scale: None, "unit" (rows to length 1), "standard" (columns to mean 0, deviation 1) or "auto".

@@ -16,6 +16,7 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
 from scipy.special import betaln
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -41,20 +42,24 @@ SHRINK = 10.0
 # partition is left only for one that predicts held-out answers better by this many standard errors.
 STABLE = 0.75
 BURDEN = 3.0
+# Answers count as label-like if, of at least so many triangles, at most this share is contradicted.
+FEWEST_TRIANGLES = 30
+MOST_BROKEN = 0.02
 
 
 @dataclass(frozen=True)
 class Start:
     """A partition and how it was made. ``table``: every setting compared and its held-out nats an answer.
 
-    ``independent``: made without the answers and stable, so that it can stand beside them as one more annotator.
+    ``annotates``: the partition is to stand beside the answers as one more annotator. It was made without them and
+    is stable, and they come from labels in people's heads, so that M answers weigh less than M independent ones.
     """
 
     labels: Ints
     scaler: Scaler
     name: str
     reason: str
-    independent: bool
+    annotates: bool
     table: tuple[tuple[str, float], ...]
 
 
@@ -89,6 +94,28 @@ def evidence(labels: Ints, n_labels: int, pairs: PairData) -> float:
     """Log marginal likelihood of the answers if the partition is right: a uniform prior on every B[k, l]."""
     similar, different = answer_counts(labels, n_labels, pairs)
     return float(np.triu(betaln(similar + 1.0, different + 1.0)).sum())
+
+
+def from_labels(pairs: PairData) -> bool:
+    """Whether people seem to have labelled items and compared the labels: their answers never contradict each other.
+
+    Counts, within each annotator, items j called similar to both i and k, where i and k were asked about too. If
+    answers erred one by one, some of those i and k would be called different.
+    """
+    closed = broken = 0.0
+    who = np.zeros(len(pairs), np.int64) if pairs.annotator is None else pairs.annotator
+    for person in np.unique(who):
+        mine = pairs.subset(who == person)
+        ends = np.concatenate([mine.i, mine.j]), np.concatenate([mine.j, mine.i])
+        answer = np.tile(mine.similar, 2)
+        shape = (pairs.n_items, pairs.n_items)
+        same, other = (
+            coo_array((np.ones(m.sum()), (ends[0][m], ends[1][m])), shape).tocsr() for m in (answer, ~answer)
+        )
+        paths = same @ same
+        closed += paths.multiply(same).sum() / 2
+        broken += paths.multiply(other).sum() / 2
+    return bool(closed + broken >= FEWEST_TRIANGLES and broken <= MOST_BROKEN * (closed + broken))
 
 
 @contextmanager
@@ -200,7 +227,7 @@ def make_start(
             way.scaler,
             table[best][0],
             "Asked for plain K-means.",
-            way.stability() >= STABLE,
+            way.stability() >= STABLE and from_labels(pairs),
             tuple(table),
         )
 
@@ -215,11 +242,14 @@ def make_start(
         if _first_among_equals([score, more], groups) == 1:
             width, score = wide, more
     gain, error = float((plain[best] - score).mean()), standard_error(plain[best] - score, groups)
-    use, independent, reason = _decide(way, gain, error)
+    use, stable, reason = _decide(way, gain, error)
+    annotates = stable and from_labels(pairs)
+    if annotates:
+        reason += " The answers never contradict each other, as if read off labels: the partition stays as one more annotator."
     labels = way.guided(pairs, width, tries=10) if use else way.plain(tries=10)
     name = f"{scale}, {f'guided K-means, {width} components' if use else 'plain K-means'}"
     logger.info("start: %s. %s", name, reason)
-    return Start(labels, way.scaler, name, reason, independent, tuple(table))
+    return Start(labels, way.scaler, name, reason, annotates, tuple(table))
 
 
 def _first_among_equals(scores: list[NDArray[np.float64]], groups: Ints | None, errors: float = 1.0) -> int:
@@ -229,7 +259,7 @@ def _first_among_equals(scores: list[NDArray[np.float64]], groups: Ints | None, 
 
 
 def _decide(way: Partitioner, gain: float, error: float) -> tuple[bool, bool, str]:
-    """(let the answers guide the start, it is an independent stable one, why): a stable K-means has the benefit of the doubt."""
+    """(let the answers guide the start, it is plain and stable, why): a stable K-means has the benefit of the doubt."""
     told = f"guided K-means gains {gain:.4f} +- {error:.4f} nats a held-out answer over plain"
     if gain > BURDEN * error:
         return True, False, f"Let the answers guide K-means: {told}."

@@ -124,7 +124,7 @@ def train(
 
     weight = recipe.partition
     if weight == "auto":
-        weight = AUTO_PARTITION if start is not None and start.independent else 0.0
+        weight = AUTO_PARTITION if start is not None and start.annotates else 0.0
     options = candidates(recipe.confusion, recipe.volume, float(weight) if labels is not None else 0.0)
     test = None if held is None else tensors(held, x)
 

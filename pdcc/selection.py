@@ -11,8 +11,8 @@ from pdcc.pairs import Ints
 
 # The volume "auto" weighs against none: the paper's middle choice.
 AUTO_VOLUME = 1e-2
-# The weight "auto" gives a start that is stable and made without the answers: as much say as all answers together
-# (docs/results.md has the grid). A start that the answers guided gets none: it would count them twice.
+# The weight "auto" gives a start that is fit to be an annotator (partition.Start.annotates): as much say as all
+# answers together (docs/results.md). A start that the answers guided gets none: it would count them twice.
 AUTO_PARTITION = 1.0
 # Fewer held-out answers than this cannot tell settings apart.
 FEWEST_HELD_OUT = 50

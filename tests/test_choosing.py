@@ -6,8 +6,8 @@ from conftest import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 from pdcc import PairData, VolMaxDCC, metrics
-from pdcc.annotators import answer_by_labels, answer_through, draw_pairs
-from pdcc.partition import Partitioner, answer_counts, answer_nll, evidence, kmeans, make_start
+from pdcc.annotators import answer_by_labels, answer_through, draw_pairs, worker_pairs
+from pdcc.partition import Partitioner, answer_counts, answer_nll, evidence, from_labels, kmeans, make_start
 from pdcc.scaling import SCALES, Scaler
 from pdcc.selection import AUTO_PARTITION, AUTO_VOLUME, Candidate, candidates, choose, standard_error
 
@@ -30,17 +30,38 @@ def test_answers_guide_the_start_where_kmeans_cannot_see():
         assert metrics.acc(y, plain) < 0.6
         assert metrics.acc(y, start.labels) > 0.9
         assert "guided" in start.name
-        assert not start.independent
+        assert not start.annotates
+
+
+def crowd(seed: int = 4) -> tuple[np.ndarray, np.ndarray, PairData]:
+    """Clear blobs, and six workers who each label 60 items with a third of the labels wrong."""
+    blobs = make_blobs(n=300, n_pairs=10, seed=seed)
+    rng = np.random.default_rng(seed)
+    given = np.full((300, 6), -1)
+    for worker in range(6):
+        items = rng.choice(300, 60, replace=False)
+        given[items, worker] = np.where(rng.random(60) < 0.33, rng.integers(3, size=60), blobs.y[items])
+    a = worker_pairs(blobs.y, given, 3000, rng)
+    return blobs.X, blobs.y, PairData.from_arrays(blobs.X, a.pairs, a.similar, a.annotators)
+
+
+def test_answers_read_off_labels_are_told_from_answers_that_err_one_by_one():
+    assert from_labels(crowd()[2])
+    rng = np.random.default_rng(0)
+    A = 0.2 / 3 + 0.8 * np.eye(3)
+    dense = answer_through(np.eye(3)[np.arange(60) % 3], draw_pairs(60, 1000, rng), A, rng)
+    assert not from_labels(PairData.from_arrays(np.zeros((60, 1)), dense.pairs, dense.similar))
+    sparse = make_blobs(n=300, n_pairs=300).answers  # consistent, but hardly a triangle to show it
+    assert not from_labels(PairData.from_arrays(np.zeros((300, 1)), sparse.pairs, sparse.similar))
 
 
 def test_a_stable_kmeans_is_kept_when_answers_do_not_contradict_it():
-    blobs = make_blobs(n=300, n_pairs=300, flip=0.3, seed=4)
-    data = PairData.from_arrays(blobs.X, blobs.answers.pairs, blobs.answers.similar)
+    _X, y, data = crowd()
     start = make_start(data.features, 3, data, scales=(None,), init="pairs", seed=0)
     assert "plain K-means" in start.name
     assert "stable" in start.reason
-    assert start.independent
-    assert metrics.acc(blobs.y, start.labels) > 0.97
+    assert start.annotates
+    assert metrics.acc(y, start.labels) > 0.97
 
 
 def test_scale_is_chosen_by_the_answers():
@@ -119,12 +140,10 @@ def test_standard_error_of_groups():
 
 
 def test_partition_weight_follows_the_start():
-    blobs = make_blobs(n=300, n_pairs=400, flip=0.3, seed=4)
-    kept = VolMaxDCC(3, random_state=0, epochs=1, hidden=(8,)).fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
-    assert kept.story_["chosen"]["partition"] == AUTO_PARTITION
-    X, _, data = hidden_direction()
-    guided = VolMaxDCC(3, random_state=0, epochs=1, hidden=(8,)).fit(X, np.column_stack([data.i, data.j]), data.similar)
-    assert guided.story_["chosen"]["partition"] == 0.0
+    for (X, _, data), weight in ((crowd(), AUTO_PARTITION), (hidden_direction(), 0.0)):
+        pairs = np.column_stack([data.i, data.j])
+        est = VolMaxDCC(3, random_state=0, epochs=1, hidden=(8,)).fit(X, pairs, data.similar, data.annotator)
+        assert est.story_["chosen"]["partition"] == weight
 
 
 def test_confusion_and_volume_pay_under_structured_noise():
