@@ -10,7 +10,7 @@ export OMP_NUM_THREADS ?= 2
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	# torch first and pinned: otherwise pip may pick a build with gigabytes of GPU libraries.
+	# torch first, and exactly this one: an open request may bring another build with gigabytes of GPU libraries.
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch==2.13.0
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@
@@ -39,10 +39,11 @@ bench-speed: $(STAMP)
 	$(BIN)/python benchmarks/speed.py
 
 bench-synthetic: $(STAMP)
-	$(BIN)/python benchmarks/synthetic.py
+	$(BIN)/python benchmarks/synthetic.py --figure docs/synthetic.png
 
 bench-human: $(STAMP)
 	$(BIN)/python benchmarks/human_noise.py
+	$(BIN)/python benchmarks/human_noise.py --ablation --rows cifar10n-worse labelme --trials 3
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache *.egg-info

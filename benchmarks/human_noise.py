@@ -30,8 +30,7 @@ METHODS = {
     "vanilla": lambda k, s: VanillaDCC(k, random_state=s),
     "vanilla, partition 0": lambda k, s: VanillaDCC(k, random_state=s, partition=0.0),
     "vanilla, K-means start": lambda k, s: VanillaDCC(k, random_state=s, init="kmeans", partition=0.0),
-    # Early stopping only saves time here: the best of 100 epochs is kept either way.
-    "paper": lambda k, s: VolMaxDCC.paper(k, random_state=s, patience=15),
+    "paper": lambda k, s: VolMaxDCC.paper(k, random_state=s),
     "stochastic, volume 0": lambda k, s: VolMaxDCC(k, random_state=s, confusion="stochastic", volume=0.0),
     "stochastic, volume 0.01": lambda k, s: VolMaxDCC(k, random_state=s, confusion="stochastic", volume=1e-2),
     "sigmoid, volume 0.01": lambda k, s: VolMaxDCC(k, random_state=s, confusion="sigmoid", volume=1e-2),
@@ -99,10 +98,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)
     parser.add_argument("--methods", nargs="+", default=["K-means, oracle scaling", *MAIN])
+    parser.add_argument("--ablation", action="store_true", help="the default's parts instead of its rivals")
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("-o", "--output", type=Path, default=Path("results"))
     args = parser.parse_args()
+    if args.ablation:
+        args.methods = ["default", *(m for m in METHODS if m not in MAIN)]
     if datasets.data_directory() is None:
         print("PDCC_DATA is not set: nothing to measure. Point it at the directory of the benchmark archives.")
         return
@@ -124,6 +126,8 @@ def main():
             flush=True,
         )
     print(table(done, args.rows, args.methods))
+    cost = {m: np.mean([float(d["seconds"]) for d in done if d["method"] == m]) for m in args.methods}
+    print("mean seconds a fit:", ", ".join(f"{m} {s:.0f}" for m, s in cost.items()))
 
 
 def table(done, rows, methods):

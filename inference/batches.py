@@ -1,6 +1,5 @@
 """Index minibatches, gathered on the device the pairs live on."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -46,7 +45,12 @@ def epoch_order(n_pairs: int, seed: int, epoch: int, device: torch.device) -> Te
     return torch.randperm(n_pairs, generator=generator).to(device)
 
 
-def batches(pairs: PairTensors, order: Tensor, size: int, *, exact_volume: bool, start: int = 0) -> Iterator[PairBatch]:
-    """The pairs in ``order``, ``size`` at a time, from batch number ``start`` on."""
-    for index in order.split(size)[start:]:
-        yield pairs.batch(index, exact_volume=exact_volume)
+def index_batches(order: Tensor, size: int, *, least: int) -> list[Tensor]:
+    """``order`` (M,) in parts of ``size``; a tail of fewer than ``least`` joins the part before it.
+
+    The volume of a handful of items has a gradient many times that of a full batch.
+    """
+    parts = list(order.split(size))
+    if len(parts) > 1 and len(parts[-1]) < least:
+        parts[-2:] = [torch.cat(parts[-2:])]
+    return parts

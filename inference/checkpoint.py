@@ -4,7 +4,7 @@ import json
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -27,16 +27,28 @@ def write_atomic(path: Path, payload: bytes) -> None:
             file.write(payload)
             file.flush()
             os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o666 & ~_umask())  # temporary files are private; results are not
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
 
 
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def save_state(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
     """Write named tensors and a JSON-able ``meta`` to one file."""
+    write_atomic(path, pack_state(tensors, meta))
+
+
+def pack_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> bytes:
+    """The content of such a file."""
     owned = {name: value.detach().to("cpu").contiguous().clone() for name, value in tensors.items()}
-    write_atomic(path, save(owned, metadata={"format": FORMAT, "meta": json.dumps(meta)}))
+    return cast(bytes, save(owned, metadata={"format": FORMAT, "meta": json.dumps(meta)}))
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -1,5 +1,6 @@
 """Point predictions of a fitted model and guide: agreement matrix, memberships, held-out scores."""
 
+import math
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,7 +18,10 @@ ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class Probe:
-    """How a state does on a set of pairs: mean negative log-likelihood, and the volume of the items they touch."""
+    """How a state does on a set of pairs: mean negative log-likelihood, and the volume of the items they touch.
+
+    The smallest eigenvalue is that of the items' Gram, or inf where there are fewer of them than clusters.
+    """
 
     nll: float
     log_volume: float
@@ -60,7 +64,6 @@ def probe(model: PyroModule, guide: PyroModule, pairs: PairTensors) -> Probe:
     i, j = where.chunk(2)
     nll = pair_nll(F, point_agreement(model, guide), PairTensors(F, i, j, pairs.similar)).mean()
     gram = F.double().mT @ F.double() / len(F)
-    finite = torch.isfinite(gram).all()
-    smallest = torch.linalg.eigvalsh(torch.where(finite, gram, torch.zeros_like(gram)))[0]
+    smallest = torch.linalg.eigvalsh(torch.nan_to_num(gram))[0]
     values = torch.stack([nll.double(), log_volume(F), smallest]).tolist()
-    return Probe(*values)
+    return Probe(values[0], values[1], values[2] if len(F) >= F.shape[1] else math.inf)

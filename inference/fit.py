@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import math
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import torch
 from pyro.nn import PyroModule
 from tqdm.auto import tqdm
 
-from pdcc.inference.batches import PairTensors, batches, epoch_order
+from pdcc.inference.batches import PairTensors, epoch_order, index_batches
 from pdcc.inference.elbo import negative_elbo
 from pdcc.inference.evaluate import Probe, probe
 from pdcc.inference.state import FitConfig, TrainingState, under
@@ -27,7 +26,7 @@ RECOVERY_RATE = 0.3
 # A Gram whose smallest eigenvalue is this close to the volume's jitter has lost a cluster altogether.
 COLLAPSED = 1e-9
 # Seconds between checkpoints.
-CHECKPOINT_SECONDS = float(os.environ.get("PDCC_CHECKPOINT_SECONDS", "5"))
+CHECKPOINT_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,6 @@ def fit(
     With ``checkpoint``, the state is written there every few seconds; a run that finds such a file goes on
     from it and, on the same machine, ends at the same bits as one that was never stopped.
     """
-    n_batches = math.ceil(len(pairs) / config.batch_size)
     with (
         quiet_pyro(config.seed, pairs.x.device),
         tqdm(total=config.epochs, desc=label, disable=not progress, leave=False) as bar,
@@ -100,31 +98,37 @@ def fit(
         run = TrainingState(torch.nn.ModuleDict({"model": model, "guide": guide}), make_optimizer(model, guide, config))
         run.total = torch.zeros((), dtype=torch.float64, device=pairs.x.device)
         run.good = run.full_state()
+        mark = {} if checkpoint is None else run.fingerprint(config, pairs, held_out)
         resumed_at = None
         if checkpoint is not None and checkpoint.exists():
-            run.load(checkpoint, config)
-            resumed_at = run.epoch * n_batches + run.step
+            run.load(checkpoint, mark)
+            resumed_at = run.steps
             if run.outcome is None:
-                logger.info("%s: resumed at step %d of at most %d", label, resumed_at, config.epochs * n_batches)
+                logger.info(
+                    "%s: resumed at step %d, in epoch %d of at most %d", label, resumed_at, run.epoch + 1, config.epochs
+                )
             bar.update(run.epoch)
         saved = time.monotonic()
 
         while run.outcome is None:
             model.train()
             order = epoch_order(len(pairs), config.seed, run.epoch, pairs.x.device)
-            for batch in batches(pairs, order, config.batch_size, exact_volume=config.exact_volume, start=run.step):
+            parts = index_batches(order, config.batch_size, least=2 * model.membership.n_clusters)
+            for index in parts[run.step :]:
+                batch = pairs.batch(index, exact_volume=config.exact_volume)
                 run.optimizer.zero_grad(set_to_none=True)
                 loss = negative_elbo(model, guide, batch) / len(pairs)
                 loss.backward()
                 run.optimizer.step()
                 run.total += loss.detach()
                 run.step += 1
+                run.steps += 1
                 if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
-                    run.save(checkpoint, config)
+                    run.save(checkpoint, mark)
                     saved = time.monotonic()
 
             now = probe(model, guide, pairs if held_out is None else held_out)
-            _close_epoch(run, now, float(run.total) / n_batches, held_out is not None, model.volume > 0, config)
+            _close_epoch(run, now, float(run.total) / len(parts), held_out is not None, model.volume > 0, config)
             if run.history:
                 bar.set_postfix({k: f"{v:.4f}" for k, v in run.history[-1].items() if k != "epoch"})
             bar.update(1)
@@ -132,7 +136,7 @@ def fit(
         run.modules.load_state_dict(run.best or under("module/", run.good))
         model.eval()
         if checkpoint is not None:
-            run.save(checkpoint, config)
+            run.save(checkpoint, mark)
     status, message = run.outcome
     (logger.warning if status == "diverged" else logger.info)("%s: %s", label, message)
     return FitResult(status, message, run.best_held_out, run.best_epoch, run.history, resumed_at)
@@ -142,15 +146,16 @@ def _close_epoch(
     run: TrainingState, now: Probe, loss: float, early: bool, wants_volume: bool, config: FitConfig
 ) -> None:
     """Judge the epoch just done: keep it, go back to the last good one at a lower rate, or end the run."""
-    collapsed = wants_volume and now.smallest_eigenvalue < COLLAPSED
-    if collapsed or not (math.isfinite(loss) and math.isfinite(now.nll)):
-        what = "the memberships collapsed onto fewer clusters" if collapsed else "the loss stopped being finite"
+    finite = math.isfinite(loss) and math.isfinite(now.nll)
+    # Without a volume term, leaving a cluster empty is a legitimate optimum.
+    if not finite or (wants_volume and now.smallest_eigenvalue < COLLAPSED):
+        what = "the memberships collapsed onto fewer clusters" if finite else "the loss stopped being finite"
         run.recoveries += 1
         run.restore(run.good)
         if run.recoveries > MAX_RECOVERIES:
             run.outcome = (
                 "diverged",
-                f"In epoch {run.epoch + 1} {what}, {run.recoveries} time(s) in all; kept the last good state. Lower lr (now {config.lr:g}) or confusion_lr ({config.confusion_lr:g}), or lower volume.",
+                f"In epoch {run.epoch + 1} {what}, {run.recoveries} time(s) in all; kept the best state before. Lower lr (now {config.lr:g}) or confusion_lr ({config.confusion_lr:g}), or lower volume.",
             )
         else:
             run.set_rate(run.rate * RECOVERY_RATE)

@@ -1,13 +1,16 @@
 """Everything a training run is made of at one moment: what a checkpoint must hold."""
 
 import dataclasses
+import hashlib
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from pdcc.inference.batches import PairTensors
 from pdcc.inference.checkpoint import ArtifactError, flatten_optimizer, load_state, restore_optimizer, save_state
 
 
@@ -25,6 +28,9 @@ class FitConfig:
     seed: int = 0
 
 
+PLAIN = ("epoch", "step", "steps", "rate", "recoveries", "best_epoch", "best_held_out", "history", "outcome")
+
+
 @dataclass
 class TrainingState:
     """Everything a checkpoint must hold for a resumed run to end at the same bits."""
@@ -33,6 +39,7 @@ class TrainingState:
     optimizer: torch.optim.Optimizer
     epoch: int = 0
     step: int = 0
+    steps: int = 0
     total: Tensor = field(default_factory=lambda: torch.zeros(()))
     rate: float = 1.0
     recoveries: int = 0
@@ -55,32 +62,38 @@ class TrainingState:
         restore_optimizer(self.optimizer, under("optimizer/", state))
 
     def set_rate(self, rate: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] *= rate / self.rate
+        """Put every learning rate at ``rate`` times what it was in the beginning."""
         self.rate = rate
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate * group.setdefault("initial_lr", group["lr"])
 
-    def save(self, path: Path, config: FitConfig) -> None:
+    def fingerprint(self, config: FitConfig, pairs: PairTensors, held_out: PairTensors | None) -> dict[str, Any]:
+        """What a checkpoint must share with a run to go on with it: configuration, shapes and data."""
+        digest = hashlib.sha256()
+        for part in (pairs, *([] if held_out is None else [held_out])):
+            for tensor in vars(part).values():
+                digest.update(tensor.cpu().contiguous().numpy().tobytes())
+        shapes = {name: list(value.shape) for name, value in self.modules.state_dict().items()}
+        return {"config": dataclasses.asdict(config), "shapes": shapes, "data": digest.hexdigest()}
+
+    def save(self, path: Path, mark: dict[str, Any]) -> None:
         tensors = {f"now/{k}": v for k, v in self.full_state().items()}
         tensors |= {f"good/{k}": v for k, v in self.good.items()} | {f"best/{k}": v for k, v in self.best.items()}
         tensors |= {"total": self.total, "rng": torch.get_rng_state()}
         if self.total.is_cuda:
             tensors["rng_cuda"] = torch.cuda.get_rng_state(self.total.device)
-        plain = ("epoch", "step", "rate", "recoveries", "best_epoch", "best_held_out", "history", "outcome")
-        save_state(
-            path, tensors, {"config": dataclasses.asdict(config)} | {name: getattr(self, name) for name in plain}
-        )
+        save_state(path, tensors, {"mark": mark, "state": {name: getattr(self, name) for name in PLAIN}})
 
-    def load(self, path: Path, config: FitConfig) -> None:
+    def load(self, path: Path, mark: dict[str, Any]) -> None:
         tensors, meta = load_state(path)
-        if meta.pop("config") != dataclasses.asdict(config):
+        if meta.get("mark") != mark:
             raise ArtifactError(
-                f"{path}: was written under another configuration. Resume with the settings the run was begun with, or begin anew."
+                f"{path}: was written under another configuration or for other data. Resume with what the run was begun with, or begin anew in another directory."
             )
-        rate = meta.pop("rate")
-        for name, value in meta.items():
-            setattr(self, name, value)
+        for name in PLAIN:
+            setattr(self, name, meta["state"][name])
         self.outcome = tuple(self.outcome) if self.outcome else None  # type: ignore[assignment]
-        self.set_rate(rate)
+        self.set_rate(self.rate)
         self.restore(under("now/", tensors))
         self.good, self.best = under("good/", tensors), under("best/", tensors)
         self.total = tensors["total"].to(self.total.device)

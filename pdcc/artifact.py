@@ -2,20 +2,18 @@
 
 import hashlib
 import json
-import shutil
-import tempfile
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
-from pdcc.inference.checkpoint import ArtifactError, load_state, save_state, write_atomic
+from pdcc.inference.checkpoint import ArtifactError, load_state, pack_state, write_atomic
 
 FORMAT = "pdcc-run-1"
-TENSORS = "model.safetensors"
 DESCRIPTION = "run.json"
 BEGUN = "begun.json"
+PAIRS = "pairs.safetensors"
 
 
 def package_versions() -> dict[str, str]:
@@ -41,32 +39,34 @@ def save_run(
     """
     if path.exists() and not path.is_dir():
         raise ArtifactError(f"{path}: expected a directory to save to, found a file. Choose another path.")
-    if path.is_dir() and any(path.iterdir()) and not (path / DESCRIPTION).exists() and not (path / BEGUN).exists():
+    if path.is_dir() and any(path.iterdir()) and not any((path / own).exists() for own in (DESCRIPTION, BEGUN, PAIRS)):
         raise ArtifactError(
             f"{path}: expected an empty directory or an earlier pdcc run, found other files. Choose another path."
         )
-    path.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(dir=path, prefix=".saving."))
-    try:
-        save_state(staging / TENSORS, tensors, {})
-        digest = file_hash(staging / TENSORS)
-        # Named by content: the description switches from the old tensors to the new in one rename.
-        name = f"model-{digest[:12]}.safetensors"
-        (staging / TENSORS).replace(path / name)
-        body = {
-            "format": FORMAT,
-            "versions": package_versions(),
-            "tensors": name,
-            "sha256": digest,
-            **description,
-            **(extra or {}),
-        }
-        write_atomic(path / DESCRIPTION, json.dumps(body, indent=1, allow_nan=False).encode())
-        for old in path.glob("model-*.safetensors"):
-            if old.name != name:
-                old.unlink()
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
+    payload = pack_state(tensors, {})
+    digest = hashlib.sha256(payload).hexdigest()
+    # Named by content: the description switches from the old tensors to the new in one rename.
+    name = f"model-{digest[:12]}.safetensors"
+    body = {
+        "format": FORMAT,
+        "versions": package_versions(),
+        "tensors": name,
+        "sha256": digest,
+        **description,
+        **(extra or {}),
+    }
+    text = json.dumps(body | {"description_sha256": _body_hash(body)}, indent=1, allow_nan=False)
+    write_atomic(path / name, payload)
+    write_atomic(path / DESCRIPTION, text.encode())
+    for old in path.glob("model-*.safetensors"):
+        if old.name != name:
+            old.unlink()
+
+
+def _body_hash(body: dict[str, Any]) -> str:
+    """SHA-256 of a description in canonical form, its own hash left out."""
+    plain = {k: v for k, v in body.items() if k != "description_sha256"}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def load_run(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -86,6 +86,8 @@ def load_run(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ArtifactError(
             f"{path}: expected a run of format {FORMAT}, found {found!r}. It was written by another program or version."
         )
+    if body.get("description_sha256") != _body_hash(body):
+        raise ArtifactError(f"{path / DESCRIPTION}: was altered after it was written. Restore it or fit again.")
     name = str(body.get("tensors", ""))
     file = path / Path(name).name
     if Path(name).name != name or not file.is_file():

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -150,26 +149,24 @@ def _number_or_auto(name: str, value: str) -> float | str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: one sentence on stderr for an error, no traceback unless --debug."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"\s*ArviZ is undergoing", category=FutureWarning)
-        try:
-            code = app(arguments, standalone_mode=False)
-        except typer.Exit as stop:
-            code = stop.exit_code
-        except USAGE_ERROR as error:
-            error.show()
-            code = 2
-        except (KeyboardInterrupt, typer.Abort):
-            code = 130
-        except (ValueError, TypeError, OSError) as error:
-            if "--debug" in arguments:
-                raise
-            typer.echo(f"pdcc: {error}", err=True)
-            code = 2
-        finally:
-            logging.getLogger("pdcc").handlers.clear()
+    try:
+        code = app(arguments, standalone_mode=False)
+    except typer.Exit as stop:
+        code = stop.exit_code
+    except USAGE_ERROR as error:
+        error.show()
+        code = 2
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except (ValueError, TypeError, OSError) as error:
+        if "--debug" in arguments:
+            raise
+        typer.echo(f"pdcc: {error}", err=True)
+        code = 2
+    finally:
+        logging.getLogger("pdcc").handlers.clear()
     if code == 130:
-        typer.echo("Interrupted; what was done so far is kept. Go on with --resume.", err=True)
+        typer.echo("Interrupted. An interrupted pdcc fit goes on with --resume.", err=True)
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     sys.exit(code if isinstance(code, int) else 0)

@@ -1,25 +1,36 @@
 """What `pdcc demo` shows: three methods on digits with noisy annotators."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from pdcc import datasets, metrics
+from pdcc import datasets, metrics, runs
 from pdcc.annotators import draw_pairs, mixed_annotators
+from pdcc.artifact import DESCRIPTION
 from pdcc.estimator import VanillaDCC, VolMaxDCC
 from pdcc.inference.checkpoint import ArtifactError
+from pdcc.pairs import PairData
 from pdcc.partition import kmeans
 
 N_PAIRS = 3000
 N_ANNOTATORS = 8
+SOURCE = "pdcc demo"
+
+
+def _is_demo(run: Path) -> bool:
+    try:
+        return bool(json.loads((run / DESCRIPTION).read_text(encoding="utf-8"))["source"] == SOURCE)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def run_demo(output: Path, seed: int) -> Iterator[str]:
     """Lines to print, as they become known; leaves the fitted VolMaxDCC in ``output``."""
-    if output.exists() and not (output / "run.json").exists() and (output.is_file() or any(output.iterdir())):
+    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not _is_demo(output)):
         raise ArtifactError(
-            f"{output}: expected an empty directory or an earlier run, found other files. Choose another one with -o."
+            f"{output}: expected an empty directory or an earlier demo, found something else. Choose another one with -o."
         )
     data = datasets.digits(seed=seed)
     rng = np.random.default_rng(seed)
@@ -32,9 +43,9 @@ def run_demo(output: Path, seed: int) -> Iterator[str]:
 
     every = np.concatenate([data.X, data.X_unseen])
     rows = np.arange(len(data.X))
-    clusters = kmeans(every, 10, tries=10, seed=seed, rows=rows)
     vanilla = VanillaDCC(10, random_state=seed).fit(data.X, answers.pairs, answers.similar, answers.annotators)
     volmax = VolMaxDCC(10, random_state=seed).fit(data.X, answers.pairs, answers.similar, answers.annotators)
+    clusters = kmeans(volmax.scaler_(every), 10, tries=10, seed=seed, rows=rows)  # under the same scaling
     found = {"K-means (no answers)": clusters, "VanillaDCC": vanilla.predict(every), "VolMaxDCC": volmax.predict(every)}
 
     yield f"{'':22}{'ACC':^15}{'NMI':^15}{'ARI':^15}"
@@ -46,5 +57,7 @@ def run_demo(output: Path, seed: int) -> Iterator[str]:
         yield f"{name:22}{cells}"
     yield str(volmax.story_["start"]["reason"])
     yield str(volmax.story_["choice"]["reason"])
-    volmax.save(output)
+    runs.finish(
+        output, volmax, PairData.from_arrays(data.X, answers.pairs, answers.similar, answers.annotators), SOURCE
+    )
     yield f"The fitted run is in {output}. From Python: pdcc.VolMaxDCC.load({str(output)!r})"

@@ -1,5 +1,6 @@
 """VolMaxDCC and VanillaDCC: deep constrained clustering with a scikit-learn face."""
 
+import logging
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,7 +18,9 @@ from pdcc.pairs import PairData, check_features, check_n_clusters
 from pdcc.recipe import Recipe, build, tensors, train
 from pdcc.scaling import Scaler
 from pdcc.selection import Candidate
-from pdcc.settings import check_device, check_settings, seed_of, show_progress
+from pdcc.settings import check_device, check_random_state, check_settings, seed_of, show_progress
+
+logger = logging.getLogger(__name__)
 
 Floats64 = NDArray[np.float64]
 
@@ -27,7 +30,8 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     The faithful core is the paper's: memberships from a neural net, answers Bernoulli(<A m_i, A m_j>), and
     ``volume`` times logdet(F'F) in the objective. What surrounds it by default is ours: scaling, a warm start, dropout,
-    early stopping, and the "auto" choices, all made from held-out answers. ``VolMaxDCC.paper`` turns all of that off.
+    early stopping, and the "auto" choices, all made from held-out answers. ``VolMaxDCC.paper`` leaves all of that out, except
+    that the epoch kept is the one that predicts held-out pairs best.
 
     Cluster numbers are arbitrary; ``pdcc.metrics.align`` matches two solutions.
 
@@ -43,14 +47,15 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         scale: None, "unit" (rows to length 1), "standard" (columns to mean 0, deviation 1) or "auto".
         init: "pairs" (K-means in directions the answers point out, or plain, whichever predicts held-out answers
             better), "kmeans" or "random".
-        n_init: restarts of the chosen setting; the one that predicts held-out answers best is kept.
+        n_init: restarts of the chosen setting; the one that predicts held-out answers best is kept (with nothing held
+            out: the answers it was fitted to).
         epochs: at most this many passes over the pairs.
         patience: stop after this many epochs without better held-out answers; None: never.
         batch_size: pairs a step.
         lr, confusion_lr: learning rates of the net and of the confusion.
         optimizer: "adam" or "sgd".
         volume_estimator: "minibatch" (from the batch's items) or "full" (all items, every step).
-        validation_fraction: share of the pairs held out (whole annotators where there are five or more).
+        validation_fraction: share of the pairs held out (whole annotators where there are ten or more).
         random_state: seed; an int fixes everything on one device.
         device: "auto", "cpu", "cuda", ...
         progress: show a bar; None: at a terminal.
@@ -122,13 +127,14 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _settings(self) -> dict[str, Any]:
         """All parameters, with those that VanillaDCC does without at the values they have in it."""
         vanilla = {"confusion": "none", "volume": 0.0, "confusion_lr": 1e-2, "volume_estimator": "minibatch"}
-        return {**vanilla, **self.get_params()}
+        return {k: v.item() if isinstance(v, np.generic) else v for k, v in {**vanilla, **self.get_params()}.items()}
 
     def check(self, n_items: int) -> dict[str, Any]:
         """The full settings; raises for the first parameter that a fit to ``n_items`` items could not use."""
         check_n_clusters(self.n_clusters, n_items)
         settings = self._settings()
         check_settings(settings)
+        check_random_state(self.random_state)
         return settings
 
     def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
@@ -144,7 +150,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         device = check_device(self.device)
         fields = {k: v for k, v in settings.items() if k in Recipe.__dataclass_fields__} | {
             "seed": seed,
-            "hidden": tuple(self.hidden),
+            "hidden": tuple(int(w) for w in self.hidden),
         }
         trained = train(data, Recipe(**fields), device, progress=show_progress(self.progress), checkpoints=checkpoints)
         self.seed_ = seed
@@ -165,7 +171,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if columns is not None:
             self.confusion_: Floats64 | None = columns.T.double().cpu().numpy()
         else:
-            self.confusion_ = np.eye(self.n_clusters) if self.story_["chosen"]["confusion"] == "none" else None
+            self.confusion_ = np.eye(len(self.agreement_)) if self.story_["chosen"]["confusion"] == "none" else None
 
     def fit_predict(
         self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
@@ -200,7 +206,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         F = memberships(self.model_, self._scaled(data.features)).double()
         nll = pair_nll(F, point_agreement(self.model_, self.guide_).double(), tensors(data, F)).mean()
         volume = self.story_["chosen"]["volume"]
-        return float(nll - volume * (log_volume(F) + self.n_clusters * np.log(len(F)))) if volume else float(nll)
+        return float(nll - volume * (log_volume(F) + F.shape[1] * np.log(len(F)))) if volume else float(nll)
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The fitted state as tensors and plain JSON."""
@@ -213,8 +219,10 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         flat["memberships"] = torch.as_tensor(self.memberships_)
         net = {
             "n_features": self.n_features_in_,
+            "n_clusters": self.model_.membership.n_clusters,
+            "hidden": [m.out_features for m in self.model_.membership.layers if isinstance(m, torch.nn.Linear)][:-1],
+            "dropout": next((m.p for m in self.model_.membership.layers if isinstance(m, torch.nn.Dropout)), 0.0),
             "n_pairs": self.model_.n_pairs,
-            "n_items": len(self.memberships_),
             "scale": self.scaler_.kind,
         }
         story = {
@@ -239,10 +247,16 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             self.feature_names_in_ = np.array(described["feature_names"], dtype=object)
         candidate = Candidate(**self.story_["chosen"])
         labels = flat["model/partition"]
-        device = check_device("auto" if self.device == "auto" else self.device)
-        membership = Membership(self.n_features_in_, self.n_clusters, tuple(self.hidden), self.dropout).to(device)
-        model = build(membership, candidate, int(net["n_pairs"]), labels.to(device) if len(labels) else None)
+        try:
+            device = check_device(self.device)
+        except ValueError:
+            logger.warning("device %r is not available here: loaded to the CPU", self.device)
+            device = torch.device("cpu")
         with torch.random.fork_rng(devices=[]):
+            membership = Membership(
+                self.n_features_in_, int(net["n_clusters"]), tuple(net["hidden"]), net["dropout"]
+            ).to(device)
+            model = build(membership, candidate, int(net["n_pairs"]), labels.to(device) if len(labels) else None)
             guide = map_guide(model)
             x, rows = (
                 torch.zeros((2, self.n_features_in_), device=device),
@@ -263,7 +277,8 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """The fitted estimator as named tensors and plain JSON: what ``save`` writes."""
         check_is_fitted(self, "model_")
         flat, described = self._state()
-        params = {k: list(v) if isinstance(v, tuple) else v for k, v in self.get_params().items()}
+        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in self.get_params().items()}
+        params = {k: [int(w) for w in v] if isinstance(v, tuple | list) else v for k, v in plain.items()}
         params["random_state"], params["device"] = self.seed_, str(self.device)
         return flat, {"estimator": type(self).__name__, "params": params, **described}
 
@@ -279,7 +294,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             params = body["params"] | {"hidden": tuple(body["params"]["hidden"])}
             estimator = cls(**params)
             estimator._restore(flat, body)
-        except (KeyError, TypeError, ValueError, RuntimeError) as error:
+        except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
             raise ArtifactError(
                 f"{path}: its description does not fit its tensors ({error}). It was altered; restore it or fit again."
             ) from error

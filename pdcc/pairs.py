@@ -21,9 +21,23 @@ class PairDataError(ValueError):
     """Bad input, said so that a person can act: argument, expectation, what was found, first bad row, fix."""
 
     def __init__(self, argument: str, expected: str, found: str, fix: str, row: int | None = None):
+        self._parts = (argument, expected, found, fix, row)
         where = "" if row is None else f" (first at row {row})"
         super().__init__(f"{argument}: expected {expected}, found {found}{where}. {fix}")
         self.argument, self.row = argument, row
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._parts  # so that it survives the trip from a worker process
+
+
+def _array(name: str, value: Any, dtype: Any = None) -> NDArray[Any]:
+    """``np.asarray`` with an error that names the argument."""
+    try:
+        return np.asarray(value, dtype=dtype)
+    except ValueError as error:
+        raise PairDataError(
+            name, "rows of one length", f"a ragged list ({error})", "Give every row the same number of entries."
+        ) from error
 
 
 def _first(bad: Any) -> int:
@@ -38,7 +52,7 @@ def check_features(X: Any, *, n_features: int | None = None, owner: str = "this 
         raise TypeError(
             f"{name}: expected a dense array of features, found a sparse matrix. Convert it with X.toarray()."
         )
-    array = np.asarray(X)
+    array = _array(name, X)
     if array.ndim != 2:
         raise PairDataError(
             name,
@@ -103,7 +117,7 @@ def _is_number(value: Any) -> bool:
 
 def check_similar(similar: ArrayLike) -> NDArray[np.bool_]:
     """Answers as bool (M,): bool, {0, 1} or {-1, +1}, and both kinds must occur."""
-    array = np.asarray(similar)
+    array = _array("similar", similar)
     how = "bool, {0, 1} or {-1, +1}"
     if array.ndim != 1:
         raise PairDataError(
@@ -158,7 +172,7 @@ def _plain(array: NDArray[Any], name: str, how: str) -> NDArray[Any]:
 
 def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
     """Row numbers as int64 (M, 2), each in [0, n_items)."""
-    array = np.asarray(pairs)
+    array = _array("pairs", pairs)
     if array.ndim != 2 or array.shape[1] != 2:
         raise PairDataError(
             "pairs",
@@ -252,7 +266,7 @@ class PairData:
             ids = _check_ids(item_ids, len(features))
             pairs = _look_up(pairs, ids)
         index = check_pairs(pairs, len(features))
-        answers = np.asarray(similar)
+        answers = _array("similar", similar)
         if answers.ndim == 1 and answers.size and len(answers) != len(index):
             raise PairDataError(
                 "similar",
@@ -343,11 +357,14 @@ class PairData:
                 raise PairDataError("by", "annotator ids to split by", "none", "Pass annotators, or split by='pairs'.")
             counts = np.bincount(self.annotator)
             order = rng.permutation(np.flatnonzero(counts))
-            # At least one annotator on either side; as many as come closest to the fraction.
-            n_held = int(
-                np.clip(np.abs(np.cumsum(counts[order]) - fraction * len(self)).argmin() + 1, 1, len(order) - 1)
-            )
-            held = np.isin(self.annotator, order[:n_held])
+            chosen: list[int] = []
+            for person in order.tolist():
+                short = fraction * len(self) - counts[chosen].sum()
+                if abs(short - counts[person]) < abs(short):
+                    chosen.append(person)
+            if not chosen:  # everyone overshoots: the one with the fewest pairs
+                chosen = [int(order[counts[order].argmin()])]
+            held = np.isin(self.annotator, chosen[: len(order) - 1])
         elif by == "pairs":
             for kind in (False, True):
                 members = np.flatnonzero(self.similar == kind)
@@ -381,6 +398,15 @@ def _check_ids(item_ids: Sequence[Hashable] | NDArray[Any], n_items: int) -> NDA
         raise PairDataError(
             "item_ids", f"one id for each of the {n_items} rows of X", f"{len(ids)}", "Pass ids in the order of X."
         )
+    for row, name in enumerate(ids.tolist()):
+        if not isinstance(name, Hashable) or name is None or name != name:
+            raise PairDataError(
+                "item_ids",
+                "hashable ids, none missing",
+                repr(name),
+                "Name every item with a string, a number or a tuple.",
+                row,
+            )
     duplicated = pd.Series(ids).duplicated().to_numpy()
     if duplicated.any():
         row = _first(duplicated)
@@ -389,7 +415,7 @@ def _check_ids(item_ids: Sequence[Hashable] | NDArray[Any], n_items: int) -> NDA
 
 
 def _look_up(pairs: ArrayLike, ids: NDArray[Any]) -> Ints:
-    ends = np.asarray(pairs, dtype=object)
+    ends = _array("pairs", pairs, dtype=object)
     if ends.ndim != 2 or ends.shape[1] != 2:
         raise PairDataError(
             "pairs", "shape (M, 2), two item ids a pair", f"shape {ends.shape}", "Stack the two endpoints."

@@ -64,7 +64,6 @@ class Trained:
     model: PyroModule
     guide: PyroModule
     scaler: Scaler
-    candidate: Candidate
     result: FitResult
     story: dict[str, Any] = field(default_factory=dict)
 
@@ -76,11 +75,14 @@ def tensors(data: PairData, x: torch.Tensor) -> PairTensors:
 
 
 def hold_out(data: PairData, fraction: float, seed: int) -> tuple[PairData, PairData | None, str]:
-    """(train, held out or None, how): annotators are held out where there are at least five, else pairs."""
+    """(train, held out or None, how): whole annotators where there are at least ten, else pairs.
+
+    One or two held-out people would tell how *they* answer, with no way to see how much people differ.
+    """
     if fraction == 0:
         return data, None, "nothing"
     people = 0 if data.annotator is None else len(np.unique(data.annotator))
-    by = "annotators" if people >= 5 else "pairs"
+    by = "annotators" if people >= 10 else "pairs"
     train, held = data.split(fraction, seed, by=by)
     # An unlucky draw of annotators may leave one kind of answer only, or too few pairs to learn from.
     if by == "annotators" and (len(np.unique(train.similar)) < 2 or len(train) < len(data) / 2):
@@ -173,7 +175,7 @@ def train(
         "choice": {"reason": choice.reason, "table": list(choice.table)},
         "chosen": asdict(options[choice.index]),
     }
-    return Trained(best.model, best.guide, scaler, options[choice.index], best.result, story)
+    return Trained(best.model, best.guide, scaler, best.result, story)
 
 
 @dataclass(frozen=True)

@@ -6,15 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from pdcc.artifact import BEGUN, DESCRIPTION, file_hash, save_run
+from pdcc.artifact import BEGUN, DESCRIPTION, PAIRS, file_hash, save_run
 from pdcc.estimator import VolMaxDCC
-from pdcc.inference.checkpoint import ArtifactError, load_state, save_state, write_atomic
+from pdcc.inference.checkpoint import ArtifactError, save_state, write_atomic
 from pdcc.pairs import PairData
 
-PAIRS = "pairs.safetensors"
 CHECKPOINTS = "checkpoints"
 
 
@@ -50,6 +48,10 @@ def begin(run: Path, source: Source, params: dict[str, Any], *, resume: bool, ov
         raise ArtifactError(
             f"{run}: already holds {what}. Go on with --resume, replace it with --overwrite, or choose another directory."
         )
+    if finished and not begun:
+        raise ArtifactError(
+            f"{run}: holds a run that was not made by this command. Choose another directory, or replace it with --overwrite."
+        )
     if begun:
         earlier = json.loads((run / BEGUN).read_text(encoding="utf-8"))
         changed = [
@@ -60,7 +62,7 @@ def begin(run: Path, source: Source, params: dict[str, Any], *, resume: bool, ov
                 f"{run}: cannot resume, since {', '.join(changed)} changed since the run began. Use the same data and options, or --overwrite."
             )
         return not finished
-    if run.is_dir() and any(run.iterdir()) and not finished:
+    if run.is_dir() and any(run.iterdir()):
         raise ArtifactError(f"{run}: expected an empty directory or a pdcc run, found other files. Choose another one.")
     write_atomic(run / BEGUN, json.dumps(plan, indent=1).encode())
     return True
@@ -71,21 +73,12 @@ def _relevant(name: str) -> bool:
     return name not in ("features", "pairs", "progress")
 
 
-def finish(run: Path, estimator: VolMaxDCC, data: PairData, source: Source) -> None:
-    """Write the fitted estimator and its pairs; from here on the run counts as finished."""
+def finish(run: Path, estimator: VolMaxDCC, data: PairData, source: Source | str) -> None:
+    """Write the fitted estimator and its pairs and drop the checkpoints; from here on the run counts as finished."""
     parts = {"i": torch.as_tensor(data.i), "j": torch.as_tensor(data.j), "similar": torch.as_tensor(data.similar)}
     if data.annotator is not None:
         parts["annotator"] = torch.as_tensor(data.annotator)
     names = [str(name) for name in data.annotator_names]
     save_state(run / PAIRS, parts, {"annotator_names": names})
-    save_run(run, *estimator.described(), extra={"source": vars(source)})
-
-
-def read_pairs(run: Path, features: np.ndarray[Any, Any]) -> PairData:
-    """The pairs a run was fitted on, around the given features (N, d)."""
-    parts, meta = load_state(run / PAIRS)
-    pairs = np.column_stack([parts["i"].numpy(), parts["j"].numpy()])
-    who = None
-    if "annotator" in parts:
-        who = np.array(meta["annotator_names"], dtype=object)[parts["annotator"].numpy()]
-    return PairData.from_arrays(features, pairs, parts["similar"].numpy(), who)
+    save_run(run, *estimator.described(), extra={"source": source if isinstance(source, str) else vars(source)})
+    shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)

@@ -57,9 +57,13 @@ def candidates(confusion: str, volume: float | str, partition: float) -> list[Ca
 def standard_error(difference: NDArray[np.float64], groups: Ints | None) -> float:
     """Standard error of the mean of per-pair differences (M,); pairs of one annotator (``groups``) count as one."""
     centred = difference - difference.mean()
-    if groups is None:
-        return float(np.sqrt((centred**2).sum()) / len(centred))
-    return float(np.sqrt((np.bincount(groups, weights=centred) ** 2).sum()) / len(centred))
+    alone = float(np.sqrt((centred**2).sum()) / len(centred))
+    n_groups = 0 if groups is None else len(np.unique(groups))
+    if groups is None or n_groups < 2:
+        return alone
+    together = float(np.sqrt((np.bincount(groups, weights=centred) ** 2).sum()) / len(centred))
+    # Few groups understate their own spread: correct as for a variance, and never claim more than independence would.
+    return max(alone, together * float(np.sqrt(n_groups / (n_groups - 1))))
 
 
 def choose(options: Sequence[Candidate], nll: Sequence[NDArray[np.float64]], groups: Ints | None) -> Choice:

@@ -97,19 +97,30 @@ def check_device(device: Any) -> torch.device:
     return found
 
 
+# Restarts and K-means tries add to the seed, and numpy takes 32 bits.
+LARGEST_SEED = 2**31 - 1
+
+
+def check_random_state(random_state: Any) -> None:
+    """Raise ``ValueError`` unless it is None, a whole number from 0 to 2^31 - 1 or a numpy random generator."""
+    if random_state is None or isinstance(random_state, np.random.RandomState | np.random.Generator):
+        return
+    whole = isinstance(random_state, int | np.integer) and random_state is not True and random_state is not False
+    if not whole or not 0 <= int(random_state) <= LARGEST_SEED:
+        raise ValueError(
+            f"random_state: expected None, a whole number from 0 to {LARGEST_SEED} or a numpy random generator, found {random_state!r}. Pass an int."
+        )
+
+
 def seed_of(random_state: Any) -> int:
-    """One integer seed from scikit-learn's ``random_state``: None (fresh), an int, or a ``RandomState``."""
+    """One integer seed from a checked ``random_state``; None gives a fresh one."""
     if random_state is None:
-        return int(np.random.SeedSequence().generate_state(1)[0])
+        return int(np.random.SeedSequence().generate_state(1)[0] & LARGEST_SEED)
     if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(np.iinfo(np.int32).max))
+        return int(random_state.randint(LARGEST_SEED))
     if isinstance(random_state, np.random.Generator):
-        return int(random_state.integers(np.iinfo(np.int32).max))
-    if isinstance(random_state, int | np.integer) and random_state is not True and int(random_state) >= 0:
-        return int(random_state)
-    raise ValueError(
-        f"random_state: expected None, a whole number of at least 0 or a numpy random generator, found {random_state!r}. Pass an int."
-    )
+        return int(random_state.integers(LARGEST_SEED))
+    return int(random_state)
 
 
 def show_progress(progress: bool | None) -> bool:

@@ -1,5 +1,7 @@
 """The start and the automatic choices: made from answers alone, and for the reasons given."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from conftest import make_blobs
@@ -8,6 +10,7 @@ from sklearn.metrics import adjusted_rand_score
 from pdcc import PairData, VolMaxDCC, metrics
 from pdcc.annotators import answer_by_labels, answer_through, draw_pairs, worker_pairs
 from pdcc.partition import Partitioner, answer_counts, answer_nll, evidence, from_labels, kmeans, make_start
+from pdcc.recipe import hold_out
 from pdcc.scaling import SCALES, Scaler
 from pdcc.selection import AUTO_PARTITION, AUTO_VOLUME, Candidate, candidates, choose, standard_error
 
@@ -136,7 +139,36 @@ def test_choose_prefers_the_first_within_one_standard_error():
 def test_standard_error_of_groups():
     d = np.array([1.0, 1.0, -1.0, -1.0])
     assert standard_error(d, None) == pytest.approx(0.5)
-    assert standard_error(d, np.array([0, 0, 1, 1])) == pytest.approx(np.sqrt(8) / 4)
+    # Two groups: sqrt(8) / 4, times sqrt(2 / 1) for there being only two.
+    assert standard_error(d, np.array([0, 0, 1, 1])) == pytest.approx(np.sqrt(8) / 4 * np.sqrt(2))
+    assert standard_error(d, np.zeros(4, np.int64)) == pytest.approx(0.5)  # one person: as if answers were independent
+    assert standard_error(d, np.array([0, 1, 0, 1])) == pytest.approx(0.5)  # groups that cancel do not lower it
+
+
+def test_held_out_answers_do_not_reach_start_or_training(monkeypatch):
+    """Turn every held-out answer round: start and training losses stay the same to the bit, held-out losses do not."""
+    X, _, data = hidden_direction()
+    pairs = np.column_stack([data.i, data.j])
+
+    def turned(data, fraction, seed):
+        train, held, by = hold_out(data, fraction, seed)
+        return train, replace(held, similar=~held.similar), by
+
+    setting = {
+        "confusion": "none",
+        "volume": 0.0,
+        "scale": None,
+        "hidden": (8,),
+        "epochs": 3,
+        "patience": None,
+        "random_state": 0,
+    }
+    straight = VolMaxDCC(3, **setting).fit(X, pairs, data.similar)
+    monkeypatch.setattr("pdcc.recipe.hold_out", turned)
+    around = VolMaxDCC(3, **setting).fit(X, pairs, data.similar)
+    assert straight.story_["start"] == around.story_["start"]
+    assert [h["loss"] for h in straight.history_] == [h["loss"] for h in around.history_]
+    assert straight.history_[0]["held_out"] != around.history_[0]["held_out"]
 
 
 def test_partition_weight_follows_the_start():

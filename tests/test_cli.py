@@ -80,16 +80,17 @@ def test_a_killed_fit_resumes_to_the_same_bits(files):
         "--volume",
         "0.01",
     ]
+    often = "import sys, pdcc.inference; sys.modules['pdcc.inference.fit'].CHECKPOINT_SECONDS = 0.02"
     command = [
         sys.executable,
         "-c",
-        "from pdcc.cli import main; main()",
+        f"{often}; from pdcc.cli import main; main()",
         "fit",
         str(files / "x.npy"),
         str(files / "pairs.csv"),
         *options,
     ]
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PDCC_CHECKPOINT_SECONDS": "0.02"}
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
     subprocess.run([*command, "-o", str(files / "whole")], check=True, env=environment, capture_output=True)
     process = subprocess.Popen(
         [*command, "-o", str(files / "killed")], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -129,6 +130,7 @@ BAD = [
     (["fit", "{d}/x.npy", "{d}/pairs.csv", "-k", "3", "-o", "{d}/x.npy"], "directory"),
     (["fit", "{d}/x.npy", "{d}/pairs.csv", "-k", "3", "-o", "{d}"], "other files"),
     (["fit", "{d}/x.npy", "{d}/pairs.csv", "-o", "{d}/run"], "--clusters"),
+    (["fit", "{d}/x.npy", "{d}/pairs.csv", "-k", "3", "-o", "{d}/run", "--seed", "-1"], "random_state"),
     (["predict", "{d}", "{d}/x.npy", "-o", "{d}/out.csv"], "expected a pdcc run"),
     (["nonsense"], "No such command"),
 ]
@@ -158,6 +160,30 @@ def test_demo_prints_the_table_and_leaves_a_run(tmp_path, capsys, monkeypatch):
         scores = [float(v) for v in row.split()[-6:]]
         assert all(0 < s <= 1 for s in scores)
     assert VolMaxDCC.load(tmp_path / "demo").memberships_.shape == (1297, 10)
+
+
+def test_demo_and_fit_keep_off_each_others_runs(files, capsys, monkeypatch):
+    assert fit(files) == 0
+    before = (files / "run" / "run.json").read_bytes()
+    assert pdcc("-q", "demo", "-o", files / "run") == 2
+    assert "something else" in capsys.readouterr().err
+    assert (files / "run" / "run.json").read_bytes() == before
+    VolMaxDCC.load(files / "run").save(files / "saved")
+    assert fit(files, "--resume", run="saved") == 2
+    assert "not made by this command" in capsys.readouterr().err
+    assert {p.name.split("-")[0] for p in (files / "run").iterdir()} == {
+        "begun.json",
+        "model",
+        "pairs.safetensors",
+        "run.json",
+    }
+    assert (files / "run" / "run.json").stat().st_mode & 0o077 == 0o666 & ~umask() & 0o077
+
+
+def umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 def test_help_is_there_for_everyone(capsys):

@@ -16,6 +16,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.estimator_checks import check_estimator
 
 from pdcc import ArtifactError, PairDataError, VanillaDCC, VolMaxDCC, metrics
+from pdcc.artifact import _body_hash
 from pdcc.inference import PairTensors
 from pdcc.models import PairBatch
 
@@ -107,10 +108,12 @@ def test_auto_says_what_it_chose_and_why(noisy_blobs):
 
 def test_annotators_are_held_out_whole(noisy_blobs):
     a = noisy_blobs.answers
-    who = np.arange(len(a.similar)) % 8
+    who = np.arange(len(a.similar)) % 20
     est = VolMaxDCC(3, **QUICK).fit(noisy_blobs.X, a.pairs, a.similar, who)
     assert est.story_["held_out"] == "annotators"
-    assert est.story_["n_held_out"] == 75
+    assert est.story_["n_held_out"] == 60
+    few = VolMaxDCC(3, **QUICK).fit(noisy_blobs.X, a.pairs, a.similar, who % 4)
+    assert few.story_["held_out"] == "pairs"
 
 
 def test_paper_preset_is_the_papers():
@@ -202,17 +205,20 @@ def test_foreign_and_tampered_files_are_refused(tmp_path, monkeypatch, fitted):
 
     body = json.loads(text)
     body["sha256"] = hashlib.sha256(pickle.dumps(Bomb())).hexdigest()
-    (run / "run.json").write_text(json.dumps(body))
+    (run / "run.json").write_text(json.dumps(body | {"description_sha256": _body_hash(body)}))
     refused("not a readable pdcc state file")
     assert not (tmp_path / "exploded.txt").exists()
     tensors.write_bytes(good)
+    (run / "run.json").write_text(json.dumps(json.loads(text) | {"seed": 99}))
+    refused("altered after")
     for change, words in (
         ({"format": "other"}, "another program"),
         ({"tensors": "../../etc/passwd"}, "missing"),
         ({"estimator": "VanillaDCC"}, "Load it with"),
-        ({"params": {"hidden": [99]}}, "does not fit"),
+        ({"net": json.loads(text)["net"] | {"n_features": 99}}, "does not fit"),
     ):
-        (run / "run.json").write_text(json.dumps(json.loads(text) | change))
+        body = json.loads(text) | change
+        (run / "run.json").write_text(json.dumps(body | {"description_sha256": _body_hash(body)}))
         refused(words)
     (run / "run.json").write_text("{")
     refused("JSON")
@@ -224,12 +230,35 @@ def test_foreign_and_tampered_files_are_refused(tmp_path, monkeypatch, fitted):
         fitted.save(tmp_path / "full")
 
 
+def test_numpy_numbers_are_numbers(tmp_path, noisy_blobs):
+    a = noisy_blobs.answers
+    est = VolMaxDCC(
+        np.int64(3), **(QUICK | {"batch_size": np.int64(64), "lr": np.float64(1e-3), "random_state": np.int64(1)})
+    )
+    est.fit(noisy_blobs.X, a.pairs, a.similar).save(tmp_path / "run")
+    assert VolMaxDCC.load(tmp_path / "run").n_clusters == 3
+
+
+def test_loading_leaves_random_state_and_later_parameters_alone(tmp_path, fitted, noisy_blobs, caplog):
+    fitted.save(tmp_path / "run")
+    torch.manual_seed(0)
+    before = torch.get_rng_state()
+    VolMaxDCC.load(tmp_path / "run")
+    assert torch.equal(torch.get_rng_state(), before)
+    other = pickle.loads(pickle.dumps(fitted))
+    other.set_params(hidden=(99,), n_clusters=7, device="cuda:7")
+    again = pickle.loads(pickle.dumps(other))
+    np.testing.assert_array_equal(again.predict_proba(noisy_blobs.X), fitted.predict_proba(noisy_blobs.X))
+    if not torch.cuda.is_available():
+        assert "loaded to the CPU" in caplog.text
+
+
 BAD = [
     ({"confusion": "maybe"}, ValueError), ({"volume": -1}, ValueError), ({"volume": "big"}, TypeError), ({"volume": float("nan")}, ValueError),
     ({"partition": "x"}, TypeError), ({"hidden": 512}, TypeError), ({"hidden": (0,)}, ValueError), ({"dropout": 1.0}, ValueError),
     ({"scale": "row"}, ValueError), ({"init": "lucky"}, ValueError), ({"n_init": 0}, ValueError), ({"epochs": 1.5}, TypeError),
     ({"batch_size": 0}, ValueError), ({"batch_size": 1}, ValueError), ({"lr": 0}, ValueError), ({"confusion_lr": "fast"}, TypeError), ({"optimizer": "lbfgs"}, ValueError),
-    ({"volume_estimator": "some"}, ValueError), ({"validation_fraction": 1.0}, ValueError), ({"random_state": -1}, ValueError),
+    ({"volume_estimator": "some"}, ValueError), ({"validation_fraction": 1.0}, ValueError), ({"random_state": -1}, ValueError), ({"random_state": 2**31}, ValueError),
     ({"device": "tpu?"}, ValueError), ({"progress": "yes"}, TypeError), ({"patience": 0}, ValueError),
 ]  # fmt: skip
 

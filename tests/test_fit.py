@@ -10,8 +10,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
-from pdcc.inference import FitConfig, PairTensors, fit, make_optimizer, map_guide, negative_elbo, probe
+from pdcc.inference import FitConfig, PairTensors, fit, index_batches, make_optimizer, map_guide, negative_elbo, probe
 from pdcc.inference.checkpoint import ArtifactError
+from pdcc.inference.state import TrainingState
 from pdcc.models import AnnotationModel, Membership, make_confusion
 
 CONFIG = FitConfig(epochs=6, batch_size=32, patience=None, seed=3)
@@ -121,6 +122,45 @@ def test_resume_under_another_configuration_is_refused(tmp_path):
         fit(*model_and_guide(), train, held, dataclasses.replace(CONFIG, lr=0.5), checkpoint=path)
 
 
+def test_resume_with_other_data_or_another_net_is_refused(tmp_path):
+    train, held = problem()
+    path = tmp_path / "state.safetensors"
+    fit(*model_and_guide(), train, held, CONFIG, checkpoint=path)
+    with pytest.raises(ArtifactError, match="other data"):
+        fit(*model_and_guide(), dataclasses.replace(train, similar=1 - train.similar), held, CONFIG, checkpoint=path)
+    with pytest.raises(ArtifactError, match="another configuration"):
+        fit(*model_and_guide(form="sigmoid"), train, held, CONFIG, checkpoint=path)
+
+
+def test_a_short_tail_joins_the_batch_before_it():
+    parts = index_batches(torch.arange(133), 32, least=6)
+    assert [len(p) for p in parts] == [32, 32, 32, 37]
+    assert torch.equal(torch.cat(parts), torch.arange(133))
+    assert [len(p) for p in index_batches(torch.arange(134), 32, least=6)] == [32, 32, 32, 32, 6]
+    assert [len(p) for p in index_batches(torch.arange(3), 32, least=6)] == [3]
+
+
+def test_few_held_out_items_are_no_collapse():
+    train, held = problem()
+    few = PairTensors(held.x, held.i[:1], held.j[:1], held.similar[:1])  # two items, three clusters
+    result = fit(*model_and_guide(volume=0.01), train, few, CONFIG)
+    assert result.status == "epochs used"
+
+
+def test_rates_after_recoveries_do_not_depend_on_their_history():
+    train, _held = problem()
+    model, guide = model_and_guide()
+    guide(train.batch(torch.arange(2)))
+    states = [
+        TrainingState(torch.nn.ModuleDict({"model": model, "guide": guide}), make_optimizer(model, guide, CONFIG))
+        for _ in range(2)
+    ]
+    for factor in (0.3, 0.3**2, 0.3**3):
+        states[0].set_rate(factor)
+    states[1].set_rate(0.3**3)
+    assert [g["lr"] for g in states[0].optimizer.param_groups] == [g["lr"] for g in states[1].optimizer.param_groups]
+
+
 def test_training_leaves_global_random_state_alone():
     train, held = problem()
     torch.manual_seed(11)
@@ -133,13 +173,14 @@ def test_training_leaves_global_random_state_alone():
 
 def test_divergence_recovers_then_gives_up_with_a_sentence(caplog):
     train, held = problem()
-    model, guide = model_and_guide(form="sigmoid", volume=0.0, dropout=0.0)
+    model, guide = model_and_guide(form="sigmoid", volume=0.01, dropout=0.0)
     model.partition_weight = 0.0
     blow_up_after(model, epochs=2, n_batches=5)
     with caplog.at_level(logging.WARNING):
         result = fit(model, guide, train, held, dataclasses.replace(CONFIG, epochs=12))
     assert result.status == "diverged"
     assert "Lower lr" in result.message
+    assert "finite" in result.message
     assert sum("went back to the last good state" in r.message for r in caplog.records) == 3
     assert len(result.history) == 2
     assert all(torch.isfinite(v).all() for v in state(model, guide).values() if v.is_floating_point())
@@ -213,7 +254,7 @@ def test_a_step_stays_on_the_models_device(form, exact):
 
 
 def test_a_planted_cpu_tensor_is_caught():
-    with pytest.raises((AssertionError, RuntimeError), match=r"mixes|meta|device"):
+    with pytest.raises(AssertionError, match="mixes"):
         meta_step("stochastic", False, plant=True)
 
 

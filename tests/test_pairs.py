@@ -1,6 +1,7 @@
 """Bad input gets one clear error before any work; good input of every form ends up the same."""
 
 import logging
+import pickle
 
 import numpy as np
 import pandas as pd
@@ -55,6 +56,10 @@ BAD = [
     ({"X": np.zeros((6, 0))}, "X", None, "0 feature"),
     ({"X": np.array([["1", "x"]] * 6)}, "X", 0, "numbers"),
     ({"X": X + 1j}, "X", None, "real numbers"),
+    ({"X": [[1, 2], [3]]}, "X", None, "rows of one length"),
+    ({"pairs": [[0, 1], [2]]}, "pairs", None, "rows of one length"),
+    ({"item_ids": ["a", "b", None, "c", "d", "e"]}, "item_ids", 2, "none missing"),
+    ({"item_ids": ["a", "b", ["c"], "d", "e", "f"]}, "item_ids", 2, "hashable"),
     ({"annotators": ["a", "b"]}, "annotators", None, "each of the 4 pairs"),
     ({"annotators": ["a", "b", None, "a"]}, "annotators", 2, "missing"),
     ({"item_ids": ["a", "b", "c"]}, "item_ids", None, "6 rows"),
@@ -74,6 +79,7 @@ def test_bad_input_says_argument_row_and_fix(change, argument, row, words):
     assert "found" in text
     assert text.rstrip()[-1] == "."
     assert row is None or f"row {row}" in text
+    assert str(pickle.loads(pickle.dumps(caught.value))) == text
 
 
 @pytest.mark.parametrize(
@@ -192,6 +198,14 @@ def test_split_is_stratified_disjoint_and_seeded(m, fraction, seed, people):
     assert len(held) > 0
     assert len(train) > 0
     assert not set(train.annotator) & set(held.annotator)
+
+
+def test_a_heavy_annotator_is_not_held_out_for_a_tenth():
+    who = np.repeat(np.arange(12), [450, *[50] * 11])
+    m = len(who)
+    data = PairData.from_arrays(X, np.column_stack([np.zeros(m, int), 1 + np.arange(m) % 5]), np.arange(m) % 2, who)
+    for seed in range(10):
+        assert len(data.split(0.1, seed, by="annotators")[1]) == 100
 
 
 def test_folds_test_every_pair_once_and_keep_annotators_together():
