@@ -138,8 +138,8 @@ def table(done, rows, methods):
         for row in rows:
             found = [d for d in done if (d["row"], d["method"]) == (row, method)]
             seen, unseen = (np.array([float(d[side]) for d in found]) for side in ("seen", "unseen"))
-            error = seen.std(ddof=1) / np.sqrt(len(seen)) if len(seen) > 1 else float("nan")
-            cells.append(f"{seen.mean():.3f} ± {error:.3f} / {unseen.mean():.3f} ({len(seen)})" if len(seen) else "-")
+            error = f" ± {seen.std(ddof=1) / np.sqrt(len(seen)):.3f}" if len(seen) > 1 else ""
+            cells.append(f"{seen.mean():.3f}{error} / {unseen.mean():.3f} ({len(seen)})" if len(seen) else "not run")
         lines.append(f"| {method} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 

@@ -46,9 +46,9 @@ def save_state(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> 
 
 
 def pack_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> bytes:
-    """The content of such a file."""
+    """The content of such a file; one metadata key, since several come in an order that differs between processes."""
     owned = {name: value.detach().to("cpu").contiguous().clone() for name, value in tensors.items()}
-    return cast(bytes, save(owned, metadata={"format": FORMAT, "meta": json.dumps(meta)}))
+    return cast(bytes, save(owned, metadata={FORMAT: json.dumps(meta)}))
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -56,9 +56,9 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     try:
         with safe_open(str(path), framework="pt", device="cpu") as file:
             header = file.metadata() or {}
-            if header.get("format") != FORMAT:
-                raise ArtifactError(f"{path}: expected a file of format {FORMAT}, found {header.get('format')!r}.")
-            meta = json.loads(header["meta"])
+            if FORMAT not in header:
+                raise ArtifactError(f"{path}: expected a file of format {FORMAT}, found one with {sorted(header)}.")
+            meta = json.loads(header[FORMAT])
             tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, OSError, json.JSONDecodeError, KeyError) as error:
         raise ArtifactError(f"{path}: not a readable pdcc state file ({error}). Restore it or train again.") from error

@@ -59,10 +59,11 @@ def make_optimizer(
 
 @contextlib.contextmanager
 def quiet_pyro(seed: int, device: torch.device) -> Iterator[None]:
-    """No validation, and a private random stream: the caller's global state is left as it was."""
+    """Local parameters, no validation, and a private random stream: the caller's global state is left as it was."""
     devices = [device] if device.type == "cuda" else []
     with (
         pyro.settings.context(
+            module_local_params=True,
             validate_distributions_pyro=False,
             validate_distributions_torch=False,
             validate_poutine=False,

@@ -37,10 +37,9 @@ def similar_logits(left: Tensor, right: Tensor, agreement: Tensor) -> Tensor:
     Memberships sum to one, so 1 - p = m_i' (11' - B) m_j. Computing it that way keeps its relative precision
     (1 - p by subtraction loses all digits, and its gradient, once p rounds to 1).
     """
-    p = ((left @ agreement) * right).sum(-1)
-    q = ((left @ (1 - agreement)) * right).sum(-1)
-    tiny = torch.finfo(p.dtype).tiny
-    return p.clamp(min=tiny).log() - q.clamp(min=tiny).log()
+    both = (left @ torch.cat([agreement, 1 - agreement], dim=1)).view(len(left), 2, -1)  # p and 1 - p in one product
+    logs = (both * right[:, None]).sum(-1).clamp(min=torch.finfo(left.dtype).tiny).log()
+    return logs[:, 0] - logs[:, 1]
 
 
 class AnnotationModel(LocalModule):
@@ -82,10 +81,13 @@ class AnnotationModel(LocalModule):
         """Tell the story of one batch; returns the memberships of its endpoints, (2b, K)."""
         M = self.n_pairs
         # By way of PyroModule's attribute lookup every weight would become a param site, in every step.
-        membership = cast(Membership, self._modules["membership"])
+        membership, confusion = (
+            cast(Membership, self._modules["membership"]),
+            cast(LocalModule, self._modules["confusion"]),
+        )
         f: Tensor = membership(batch.x)
         left, right = f.chunk(2)
-        agreement = self.confusion()
+        agreement = confusion()
 
         with pyro.plate("pairs", M, subsample=batch.index):
             pyro.sample("similar", dist.Bernoulli(logits=similar_logits(left, right, agreement)), obs=batch.similar)

@@ -41,7 +41,7 @@ class SigmoidConfusion(LocalModule):
 
     def forward(self) -> Tensor:
         """B, (K, K)."""
-        return torch.sigmoid(self.raw)
+        return torch.sigmoid(cast(Tensor, self._parameters["raw"]))  # not a param site: the module owns it
 
 
 class StochasticConfusion(LocalModule):

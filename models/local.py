@@ -18,5 +18,7 @@ class LocalModule(PyroModule):  # type: ignore[misc]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run ``forward`` with local parameters."""
+        if pyro.settings.get("module_local_params"):
+            return super().__call__(*args, **kwargs)
         with pyro.settings.context(module_local_params=True):
             return super().__call__(*args, **kwargs)

@@ -71,6 +71,10 @@ def _body_hash(body: dict[str, Any]) -> str:
 
 def load_run(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Read what ``save_run`` wrote. Anything missing, foreign or altered raises ``ArtifactError``."""
+    if (path / BEGUN).is_file() and not (path / DESCRIPTION).is_file():
+        raise ArtifactError(
+            f"{path}: expected a finished run, found one that was interrupted. Finish it: pdcc fit ... --resume."
+        )
     if not (path / DESCRIPTION).is_file():
         raise ArtifactError(
             f"{path}: expected a pdcc run (a directory with {DESCRIPTION}), found none. Check the path."

@@ -27,17 +27,30 @@ Features = Annotated[
 ]
 Run = Annotated[Path, typer.Option("--output", "-o", help="Directory of the run; made if it is not there.")]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes every random choice.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(version("pdcc"))
+        raise typer.Exit
+
+
 IdColumn = Annotated[
     str | None,
     typer.Option(
         "--id-column",
-        help="Column of a feature table that names the items; the pairs' i and j are then such names instead of row numbers.",
+        help="Column of a feature table that names the items (in fit, the pairs' i and j are then such names instead of row numbers).",
     ),
 ]
 
 
 @app.callback()
 def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing but errors and results.")] = False,
 ) -> None:

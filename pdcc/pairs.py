@@ -88,7 +88,7 @@ def check_features(X: Any, *, n_features: int | None = None, owner: str = "this 
         raise PairDataError(
             name,
             f"{n_features} features, as in fit",
-            f"X has {array.shape[1]} features, but {owner} is expecting {n_features} features as input",
+            f"{array.shape[1]}: X has {array.shape[1]} features, but {owner} is expecting {n_features} features as input",
             "Prepare new items exactly as the ones fitted on.",
         )
     with np.errstate(over="ignore"):
@@ -131,7 +131,7 @@ def check_similar(similar: ArrayLike) -> NDArray[np.bool_]:
     if array.dtype == object:
         array = _plain(array, "similar", how)
     if array.dtype == bool:
-        out = array
+        out = array.copy()  # tables hand out read-only columns, which torch warns about
     elif np.issubdtype(array.dtype, np.number) and not np.iscomplexobj(array):
         if np.isin(array, (0, 1)).all():
             out = array == 1
@@ -187,7 +187,7 @@ def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
             "pairs",
             "integers, row numbers of X",
             f"{array.dtype}, such as {array[0].tolist()}",
-            "Cast whole row numbers with .astype(int); for names of items pass item_ids to PairData.",
+            "Cast whole row numbers with .astype(int); for names of items use item_ids (Python) or --id-column (shell).",
             0,
         )
     bad = ((array < 0) | (array >= n_items)).any(axis=1)
@@ -197,7 +197,7 @@ def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
             "pairs",
             f"row numbers from 0 to {n_items - 1} (X has {n_items} rows)",
             f"{array[row].tolist()}",
-            "Number items from 0, or pass item_ids to PairData.",
+            "Number items from 0, or name them (item_ids in Python, --id-column in the shell).",
             row,
         )
     return array.astype(np.int64)

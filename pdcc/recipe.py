@@ -153,11 +153,12 @@ def train(
         )
         return _Trial(model, guide, result, nll)
 
+    asked = len(options)
     if held is None or len(held) < FEWEST_HELD_OUT:
         options = options[:1]
     net = first_net(recipe, x, labels, recipe.seed)
     trials = [trial(o, net, recipe.seed, f"setting {k + 1} of {len(options)}") for k, o in enumerate(options)]
-    choice = _choose(options, trials, held)
+    choice = _choose(asked, options, trials, held)
     best = trials[choice.index]
     for restart in range(1, recipe.n_init):
         seed = recipe.seed + RESTART_STRIDE * restart
@@ -186,13 +187,10 @@ class _Trial:
     nll: np.ndarray[Any, np.dtype[np.float64]] | None
 
 
-def _choose(options: list[Candidate], trials: list[_Trial], held: PairData | None) -> Choice:
+def _choose(asked: int, options: list[Candidate], trials: list[_Trial], held: PairData | None) -> Choice:
     if len(options) == 1:
-        return Choice(
-            0,
-            f"Used {options[0]}: nothing else was asked for, or fewer than {FEWEST_HELD_OUT} answers are held out to choose by.",
-            (),
-        )
+        few = f"{0 if held is None else len(held)} held-out answers are fewer than {FEWEST_HELD_OUT}, too few to choose by"
+        return Choice(0, f"Used {options[0]}: {few if asked > 1 else 'it was asked for'}.", ())
     sound = [k for k, t in enumerate(trials) if t.result.status != "diverged"] or list(range(len(trials)))
     nll = [n for n in (trials[k].nll for k in sound) if n is not None]
     picked = choose([options[k] for k in sound], nll, None if held is None else held.annotator)

@@ -45,9 +45,8 @@ def begin(run: Path, source: Source, params: dict[str, Any], *, resume: bool, ov
         finished = begun = False
     if (finished or begun) and not resume:
         what = "a finished run" if finished else "an interrupted run"
-        raise ArtifactError(
-            f"{run}: already holds {what}. Go on with --resume, replace it with --overwrite, or choose another directory."
-        )
+        go_on = "Replace" if finished else "Go on with --resume, replace"
+        raise ArtifactError(f"{run}: already holds {what}. {go_on} it with --overwrite, or choose another directory.")
     if finished and not begun:
         raise ArtifactError(
             f"{run}: holds a run that was not made by this command. Choose another directory, or replace it with --overwrite."

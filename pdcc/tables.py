@@ -37,6 +37,13 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[ND
     _must_exist(path)
     if path.suffix in (".csv", ".parquet"):
         table = read_table(path)
+        if str(table.columns[0]) == "Unnamed: 0":
+            raise PairDataError(
+                str(path),
+                "features and at most a named id column",
+                "a first column without a name, as pandas writes its index",
+                "Write it again with index=False, or name the column and pass it as the id column.",
+            )
         if id_column is None:
             return table.to_numpy(), None
         if id_column not in table.columns:

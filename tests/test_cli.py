@@ -50,13 +50,25 @@ def test_fit_refuses_to_overwrite_and_resumes(files, capsys):
     assert fit(files) == 0
     before = {p.name: p.read_bytes() for p in (files / "run").iterdir() if p.is_file()}
     assert fit(files) == 2
-    assert "--resume" in capsys.readouterr().err
+    assert "--overwrite" in capsys.readouterr().err
     assert fit(files, "--resume") == 0
     assert "already finished" in capsys.readouterr().out
     assert before == {p.name: p.read_bytes() for p in (files / "run").iterdir() if p.is_file()}
     assert fit(files, "--resume", "--seed", 4) == 2
     assert "random_state changed" in capsys.readouterr().err
     assert fit(files, "--overwrite", "--seed", 4) == 0
+
+
+def test_true_and_false_and_quiet(files, capfd):
+    table = pd.read_csv(files / "pairs.csv")
+    table.assign(similar=table.similar == 1).to_csv(files / "pairs.csv", index=False)
+    assert pdcc("-q", "fit", files / "x.npy", files / "pairs.csv", "-k", 3, "-o", files / "run", "--epochs", 2) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_version(capsys):
+    assert pdcc("--version") == 0
+    assert capsys.readouterr().out.strip() == "0.1.0"
 
 
 def test_resume_with_no_run_starts_one(files):
@@ -105,7 +117,9 @@ def test_a_killed_fit_resumes_to_the_same_bits(files):
         [*command, "-o", str(files / "killed"), "--resume"], check=True, env=environment, capture_output=True, text=True
     )
     assert "resumed at step" in again.stderr
-    whole, killed = (load_file(next((files / run).glob("model-*.safetensors"))) for run in ("whole", "killed"))
+    whole, killed = (next((files / run).glob("model-*.safetensors")) for run in ("whole", "killed"))
+    assert whole.name == killed.name  # named by their bytes
+    whole, killed = load_file(whole), load_file(killed)
     assert whole.keys() == killed.keys()
     for name, value in whole.items():
         assert value.equal(killed[name]), name
@@ -118,6 +132,8 @@ def test_interrupt_is_130_and_keeps_the_run(files, monkeypatch, capsys):
     monkeypatch.setattr(VolMaxDCC, "fit_data", interrupted)
     assert fit(files) == 130
     assert "--resume" in capsys.readouterr().err
+    assert pdcc("predict", files / "run", files / "x.npy", "-o", files / "out.csv") == 2
+    assert "interrupted" in capsys.readouterr().err
     monkeypatch.undo()
     assert fit(files, "--resume") == 0
 

@@ -291,7 +291,7 @@ def test_a_handful_of_pairs(n_pairs):
     similar = np.array([1, 0, 1, 1, 0, 0, 0, 0])[:n_pairs]
     est = VolMaxDCC(3, epochs=2, hidden=(8,), random_state=0).fit(X, pairs, similar)
     assert np.isfinite(est.memberships_).all()
-    assert "fewer than 50" in est.story_["choice"]["reason"]
+    assert "too few to choose by" in est.story_["choice"]["reason"]
 
 
 class FromLabels(VolMaxDCC):

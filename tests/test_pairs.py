@@ -168,11 +168,13 @@ def test_bad_files(tmp_path):
     (tmp_path / "torn.parquet").write_bytes(b"nothing")
     (tmp_path / "x.txt").write_text("1,2")
     np.savez(tmp_path / "two.npz", a=X, b=X)
+    pd.DataFrame(X).to_csv(tmp_path / "index.csv")
     for name, words in {
         "objects.npy": "run code",
         "torn.npz": "plain numeric",
         "torn.parquet": "readable",
         "x.txt": "ending",
+        "index.csv": "index=False",
         "two.npz": "one called X",
         "none.npy": "Check the path",
     }.items():

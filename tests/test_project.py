@@ -52,7 +52,7 @@ def test_a_wheel_works_in_an_empty_environment(tmp_path):
     assert str(ROOT) not in out
     assert out.count(str(home)) == 2
     assert (site / "pdcc" / "py.typed").exists()
-    assert "Usage: pdcc" in run(python, "-W", "ignore", "-m", "pdcc", "--help", cwd=elsewhere)
+    assert "Usage" in run(python, "-W", "ignore", "-m", "pdcc", "--help", cwd=elsewhere)
     script = (
         (site / "bin" / "pdcc").read_text().split("\n", 1)[1]
     )  # as installed, less the line that names the interpreter
@@ -73,6 +73,15 @@ def test_the_readme_example_runs(tmp_path):
     assert blocks
     for block in blocks:
         run(sys.executable, "-c", block, cwd=tmp_path)
+
+
+def test_documents_have_no_holes():
+    for page in (ROOT / "README.md", ROOT / "docs" / "results.md"):
+        text = page.read_text()
+        assert "_TABLE\n" not in re.sub(r"<!--.*?-->", "", text)
+        assert "nan" not in text.split()
+        for link in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
 @pytest.mark.parametrize("name", ["speed.py", "synthetic.py", "human_noise.py"])
