@@ -12,9 +12,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from pdcc.artifact import load_run, save_run
+from pdcc.checks import check_features, check_n_clusters
 from pdcc.inference import ArtifactError, map_guide, memberships, pair_nll, point_agreement, point_values
 from pdcc.models import Membership, PairBatch, log_volume
-from pdcc.pairs import PairData, check_features, check_n_clusters
+from pdcc.pairs import PairData
 from pdcc.recipe import Recipe, build, tensors, train
 from pdcc.scaling import Scaler
 from pdcc.selection import Candidate

@@ -24,7 +24,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import adjusted_rand_score
 from threadpoolctl import threadpool_limits
 
-from pdcc.pairs import Floats, Ints, PairData
+from pdcc.checks import Floats, Ints
+from pdcc.pairs import PairData
 from pdcc.scaling import Scaler
 from pdcc.selection import standard_error
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pdcc.pairs import Floats
+from pdcc.checks import Floats
 
 # In the order of preference among equals: directions carry the clusters in most learned features.
 SCALES = ("unit", None, "standard")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdcc.pairs import Ints
+from pdcc.checks import Ints
 
 # The volume "auto" weighs against none: the paper's middle choice.
 AUTO_VOLUME = 1e-2

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pdcc.pairs import PairDataError
+from pdcc.checks import PairDataError
 
 
 def read_table(path: str | Path) -> pd.DataFrame:

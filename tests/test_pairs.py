@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdcc import PairData, PairDataError, VolMaxDCC
-from pdcc.pairs import check_n_clusters, check_similar
+from pdcc.checks import check_n_clusters, check_similar
 from pdcc.tables import read_features
 
 X = np.arange(12.0).reshape(6, 2)
