@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test check format bench bench-speed bench-synthetic bench-human clean
+.PHONY: demo test check format bench bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -33,13 +33,23 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 # The measured claims of docs/results.md; human noise needs PDCC_DATA.
-bench: bench-speed bench-synthetic bench-human
+bench: bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human
 
 bench-speed: $(STAMP)
 	$(BIN)/python benchmarks/speed.py
 
 bench-synthetic: $(STAMP)
-	$(BIN)/python benchmarks/synthetic.py --figure docs/synthetic.png
+	$(BIN)/pdcc simulate synthetic -o results --jobs 2
+	cp results/synthetic.png docs/synthetic.png
+
+bench-bank: $(STAMP)
+	$(BIN)/pdcc simulate bank -o results --jobs 2
+
+bench-sbc: $(STAMP)
+	$(BIN)/python benchmarks/sbc.py --jobs 2
+
+bench-ssc: $(STAMP)
+	$(BIN)/python benchmarks/ssc.py
 
 bench-human: $(STAMP)
 	$(BIN)/python benchmarks/human_noise.py

@@ -8,9 +8,14 @@ from pdcc.inference.fit import quiet_pyro
 from pdcc.models.membership import Membership
 
 SMOOTHING = 0.1
-BATCH = 128
+START_BATCH = 128
 MIN_EPOCHS = 5
 MIN_STEPS = 400
+
+
+def start_epochs(n_items: int) -> int:
+    """A few passes, but enough steps when there are few items."""
+    return max(MIN_EPOCHS, -(-MIN_STEPS * START_BATCH // n_items))
 
 
 def warm_start(membership: Membership, x: Tensor, labels: Tensor, *, seed: int, lr: float = 1e-3) -> None:
@@ -19,13 +24,12 @@ def warm_start(membership: Membership, x: Tensor, labels: Tensor, *, seed: int, 
     Labels are smoothed so that the memberships stay off the corners, where the pair likelihood's gradient through
     the softmax is flat; a few epochs (but enough steps when N is small) reproduce the partition.
     """
-    epochs = max(MIN_EPOCHS, -(-MIN_STEPS * BATCH // len(x)))
     loss_of = nn.CrossEntropyLoss(label_smoothing=SMOOTHING)
     with quiet_pyro(seed, x.device):
         optimizer = torch.optim.Adam(membership.parameters(), lr=lr, fused=x.device.type != "meta")
         membership.train()
-        for epoch in range(epochs):
-            for rows in epoch_order(len(x), seed, epoch, x.device).split(BATCH):
+        for epoch in range(start_epochs(len(x))):
+            for rows in epoch_order(len(x), seed, epoch, x.device).split(START_BATCH):
                 optimizer.zero_grad(set_to_none=True)
                 loss_of(membership.logits(x[rows]), labels[rows]).backward()
                 optimizer.step()

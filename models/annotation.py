@@ -32,14 +32,15 @@ class PairBatch:
 
 
 def similar_logits(left: Tensor, right: Tensor, agreement: Tensor) -> Tensor:
-    """log p - log(1 - p) for p = <A m_i, A m_j> = m_i' B m_j, memberships (b, K) each; finite for p = 0 and 1.
+    """log p - log(1 - p) for p = <A m_i, A m_j> = m_i' B m_j, memberships (..., b, K) each; finite for p = 0 and 1.
 
     Memberships sum to one, so 1 - p = m_i' (11' - B) m_j. Computing it that way keeps its relative precision
     (1 - p by subtraction loses all digits, and its gradient, once p rounds to 1).
     """
-    both = (left @ torch.cat([agreement, 1 - agreement], dim=1)).view(len(left), 2, -1)  # p and 1 - p in one product
-    logs = (both * right[:, None]).sum(-1).clamp(min=torch.finfo(left.dtype).tiny).log()
-    return logs[:, 0] - logs[:, 1]
+    both = left @ torch.cat([agreement, 1 - agreement], dim=-1)  # p and 1 - p in one product
+    both = both.view(*left.shape[:-1], 2, -1) * right[..., None, :]
+    logs = both.sum(-1).clamp(min=torch.finfo(left.dtype).tiny).log()
+    return logs[..., 0] - logs[..., 1]
 
 
 class AnnotationModel(LocalModule):
@@ -79,27 +80,27 @@ class AnnotationModel(LocalModule):
 
     def forward(self, batch: PairBatch) -> Tensor:
         """Tell the story of one batch; returns the memberships of its endpoints, (2b, K)."""
-        M = self.n_pairs
         # By way of PyroModule's attribute lookup every weight would become a param site, in every step.
-        membership, confusion = (
-            cast(Membership, self._modules["membership"]),
-            cast(LocalModule, self._modules["confusion"]),
-        )
+        membership = cast(Membership, self._modules["membership"])
         f: Tensor = membership(batch.x)
+        self.tell(f, f if batch.x_all is None else membership(batch.x_all), batch)
+        return f
+
+    def tell(self, f: Tensor, everyone: Tensor, batch: PairBatch) -> None:
+        """From memberships on: f (2b, K) of the endpoints, and those whose volume counts, (n, K)."""
+        M = self.n_pairs
         left, right = f.chunk(2)
-        agreement = confusion()
+        agreement = cast(LocalModule, self._modules["confusion"])()
 
         with pyro.plate("pairs", M, subsample=batch.index):
             pyro.sample("similar", dist.Bernoulli(logits=similar_logits(left, right, agreement)), obs=batch.similar)
 
         # Outside the plate: a minibatch scales the likelihood by M/b and the volume not at all.
-        everyone = f if batch.x_all is None else membership(batch.x_all)
         volume = log_volume(everyone) if self.volume > 0 else f.new_zeros(())
         pyro.factor("volume", M * self.volume * volume)
 
         if self.partition_weight > 0:
             self._unsupervised_annotator(f, batch.rows)
-        return f
 
     def _unsupervised_annotator(self, f: Tensor, rows: Tensor) -> None:
         """z_n ~ Categorical(C m_n), C[observed, true] column-stochastic: a partition made without answers.

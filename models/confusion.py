@@ -44,6 +44,23 @@ class SigmoidConfusion(LocalModule):
         return torch.sigmoid(cast(Tensor, self._parameters["raw"]))  # not a param site: the module owns it
 
 
+class SigmoidPriorConfusion(LocalModule):
+    """B = sigmoid(B') with B' ~ Normal around the paper's start: what a posterior of the free form needs.
+
+    A deviation of 2 puts the central 90 % of every entry of B between .09 and .99 (diagonal) or .01 and .91 (off it).
+    """
+
+    def __init__(self, n_clusters: int, start: float = 1.0, deviation: float = 2.0):
+        super().__init__()
+        self.register_buffer("centre", start * (2 * torch.eye(n_clusters) - 1))
+        self.deviation = deviation
+
+    def forward(self) -> Tensor:
+        """B, (K, K)."""
+        raw = pyro.sample("agreement_logits", dist.Normal(self.centre, self.deviation).to_event(2))
+        return torch.sigmoid(raw)
+
+
 class StochasticConfusion(LocalModule):
     """B = A'A with A column-stochastic, ``A[observed, true]``: the generative story (paper eqs. 8-9).
 

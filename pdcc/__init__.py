@@ -5,8 +5,22 @@ from importlib.metadata import version
 from pdcc import datasets, metrics
 from pdcc.checks import PairDataError
 from pdcc.estimator import VanillaDCC, VolMaxDCC
+from pdcc.identifiability.diagnose import Diagnosis, diagnose
+from pdcc.identifiability.ssc import SSCResult, check_ssc
 from pdcc.inference.checkpoint import ArtifactError
 from pdcc.pairs import PairData
 
 __version__ = version("pdcc")
-__all__ = ["ArtifactError", "PairData", "PairDataError", "VanillaDCC", "VolMaxDCC", "datasets", "metrics"]
+__all__ = [
+    "ArtifactError",
+    "Diagnosis",
+    "PairData",
+    "PairDataError",
+    "SSCResult",
+    "VanillaDCC",
+    "VolMaxDCC",
+    "check_ssc",
+    "datasets",
+    "diagnose",
+    "metrics",
+]

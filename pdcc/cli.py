@@ -1,4 +1,4 @@
-"""The command line: pdcc demo, fit, predict."""
+"""The command line: pdcc demo, fit, predict, diagnose, simulate."""
 
 import contextlib
 import logging
@@ -12,7 +12,7 @@ import typer
 app = typer.Typer(
     name="pdcc",
     help="Probabilistic deep constrained clustering: memberships from features and noisy same/different answers.",
-    epilog="Start with: pdcc demo. Exit codes: 0 done, 2 bad input, 130 interrupted (everything so far is kept; go on with --resume).",
+    epilog="Start with: pdcc demo. Exit codes: 0 done, 1 a check failed (with --strict), 2 bad input, 130 interrupted (everything so far is kept; go on with --resume).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -136,6 +136,61 @@ def predict(
     table = pd.DataFrame(columns | {f"m{k}": F[:, k] for k in range(F.shape[1])})
     write_atomic(output, table.to_csv(index=False).encode())
     typer.echo(f"Memberships of {len(F)} items in {output}.")
+
+
+@app.command()
+def diagnose(
+    run: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
+    features: Annotated[
+        Path | None, typer.Option(help="Where the features are now, if they moved since the fit.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write, besides the text.")] = None,
+    draws: Annotated[int, typer.Option(help="Posterior draws.")] = 100,
+    restarts: Annotated[int, typer.Option(help="Refits from new starts, in search of rival solutions.")] = 6,
+    eps: Annotated[float, typer.Option(help="Tolerance of the scatter condition.")] = 0.05,
+    seed: Seed = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 unless the verdict is supported.")] = False,
+) -> None:
+    """Say whether the answers identify the memberships of RUN, condition by condition, with advice.
+
+    Example: pdcc diagnose run -o diagnosis.json
+    """
+    import json
+
+    from pdcc import VolMaxDCC, runs
+    from pdcc.identifiability.diagnose import diagnose_data
+    from pdcc.inference.checkpoint import write_atomic
+
+    estimator = VolMaxDCC.load(run)
+    data = runs.read_data(run, features)
+    found = diagnose_data(estimator, data, draws=draws, n_restarts=restarts, eps=eps, random_state=seed)
+    typer.echo(str(found))
+    if output is not None:
+        write_atomic(output, json.dumps(found.to_dict(), indent=1).encode())
+    if strict and found.overall != "supported":
+        raise typer.Exit(1)
+
+
+@app.command()
+def simulate(
+    study: Annotated[str, typer.Argument(help="synthetic (the paper's study) or bank (does the diagnosis know?).")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="Directory for tables and figures; a killed run goes on.")
+    ],
+    size: Annotated[int | None, typer.Option(help="Seeds of the study (10), or settings of the bank (200).")] = None,
+    seed: Seed = 0,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+) -> None:
+    """Run a simulation study with known truth: CSV, a summary and a figure in a directory.
+
+    Example: pdcc simulate bank -o results --jobs 2
+    """
+    from pdcc.simulation import simulate_bank, simulate_synthetic
+
+    known = {"synthetic": simulate_synthetic, "bank": simulate_bank}
+    if study not in known:
+        raise ValueError(f"study: expected one of {', '.join(known)}, found {study!r}. Choose one of them.")
+    typer.echo(known[study](output, size=size, seed=seed, n_jobs=jobs, progress=sys.stderr.isatty()))
 
 
 @app.command()

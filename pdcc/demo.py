@@ -1,4 +1,4 @@
-"""What `pdcc demo` shows: three methods on digits with noisy annotators."""
+"""What `pdcc demo` shows: three methods on digits with noisy annotators, and a diagnosis."""
 
 import json
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from pdcc import datasets, metrics, runs
 from pdcc.annotators import draw_pairs, mixed_annotators
 from pdcc.artifact import DESCRIPTION
 from pdcc.estimator import VanillaDCC, VolMaxDCC
+from pdcc.identifiability.diagnose import diagnose_data
 from pdcc.inference.checkpoint import ArtifactError
 from pdcc.pairs import PairData
 from pdcc.partition import kmeans
@@ -17,6 +18,8 @@ from pdcc.partition import kmeans
 N_PAIRS = 3000
 N_ANNOTATORS = 8
 SOURCE = "pdcc demo"
+# Of the diagnosis: fewer than its defaults, to be quick.
+DRAWS, RESTARTS = 50, 3
 
 
 def _is_demo(run: Path) -> bool:
@@ -57,7 +60,11 @@ def run_demo(output: Path, seed: int) -> Iterator[str]:
         yield f"{name:22}{cells}"
     yield str(volmax.story_["start"]["reason"])
     yield str(volmax.story_["choice"]["reason"])
-    runs.finish(
-        output, volmax, PairData.from_arrays(data.X, answers.pairs, answers.similar, answers.annotators), SOURCE
-    )
-    yield f"The fitted run is in {output}. From Python: pdcc.VolMaxDCC.load({str(output)!r})"
+    checked = PairData.from_arrays(data.X, answers.pairs, answers.similar, answers.annotators)
+    runs.finish(output, volmax, checked, SOURCE)
+    runs.keep_features(output, data.X)
+    yield ""
+    yield "Are these the memberships? (a quick look; more draws and restarts: pdcc diagnose)"
+    yield str(diagnose_data(volmax, checked, draws=DRAWS, n_restarts=RESTARTS, seconds=10.0, random_state=seed))
+    yield ""
+    yield f"The fitted run is in {output}. Next: pdcc diagnose {output}, or from Python: pdcc.VolMaxDCC.load({str(output)!r})"

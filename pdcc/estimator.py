@@ -2,7 +2,7 @@
 
 import logging
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from pdcc.recipe import Recipe, build, tensors, train
 from pdcc.scaling import Scaler
 from pdcc.selection import Candidate
 from pdcc.settings import check_device, check_random_state, check_settings, seed_of, show_progress
+
+if TYPE_CHECKING:
+    from pdcc.identifiability.diagnose import Diagnosis
 
 logger = logging.getLogger(__name__)
 
@@ -149,11 +152,8 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         settings = self.check(data.n_items)
         seed = seed_of(self.random_state)
         device = check_device(self.device)
-        fields = {k: v for k, v in settings.items() if k in Recipe.__dataclass_fields__} | {
-            "seed": seed,
-            "hidden": tuple(int(w) for w in self.hidden),
-        }
-        trained = train(data, Recipe(**fields), device, progress=show_progress(self.progress), checkpoints=checkpoints)
+        recipe = self._recipe(settings, seed)
+        trained = train(data, recipe, device, progress=show_progress(self.progress), checkpoints=checkpoints)
         self.seed_ = seed
         self.n_features_in_ = data.features.shape[1]
         self.story_ = trained.story
@@ -163,6 +163,10 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.memberships_ = self._memberships(data.features)
         self.labels_ = self.memberships_.argmax(axis=1)
         return self
+
+    def _recipe(self, settings: dict[str, Any], seed: int) -> Recipe:
+        fields = {k: v for k, v in settings.items() if k in Recipe.__dataclass_fields__}
+        return Recipe(**fields | {"seed": seed, "hidden": tuple(int(w) for w in self.hidden)})
 
     def _adopt(self, model: Any, guide: Any, scaler: Scaler) -> None:
         """Take a trained model as this estimator's, and read its confusion off it."""
@@ -201,13 +205,75 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def objective(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike) -> float:
         """Paper eq. 13 at the fitted parameters, over all of X and all pairs: mean NLL - volume * logdet(F'F)."""
-        check_is_fitted(self, "model_")
-        data = PairData.from_arrays(X, pairs, similar)
-        check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
+        data = self._check_data(X, pairs, similar)
         F = memberships(self.model_, self._scaled(data.features)).double()
         nll = pair_nll(F, point_agreement(self.model_, self.guide_).double(), tensors(data, F)).mean()
         volume = self.story_["chosen"]["volume"]
         return float(nll - volume * (log_volume(F) + F.shape[1] * np.log(len(F)))) if volume else float(nll)
+
+    def posterior(
+        self,
+        X: ArrayLike,
+        pairs: ArrayLike,
+        similar: ArrayLike,
+        annotators: ArrayLike | None = None,
+        *,
+        method: str = "svi",
+        draws: int | None = None,
+        chains: int | None = None,
+        random_state: int = 0,
+        **options: Any,
+    ) -> Any:
+        """Posterior draws as ``arviz.InferenceData``, clusters aligned to ``memberships_`` across draws and chains.
+
+        Groups: posterior (memberships (chain, draw, item, cluster), agreement = B, confusion = A where the form has one),
+        posterior_predictive, log_likelihood and observed_data (similar), constant_data (i, j, annotator). Attributes carry
+        the engine's status, what it leaves out, and how its intervals fared in simulation.
+
+        Args:
+            method: "svi" (a Normal guide over confusion and last layer; ``guide="low-rank"`` or "normal", ``steps``),
+                "nuts" (the same sites by NUTS, or ``sites="confusion"`` alone; ``warmup``), or
+                "ensemble" (whole nets refitted from new starts to reweighted answers).
+            draws: draws a chain (500; "ensemble": 5). chains: "nuts" and "ensemble" 4.
+            options: also ``scale``, the prior deviation of the last layer's weights (default: three times their root mean square).
+        """
+        from pdcc.posterior import sample, to_inference_data
+
+        data = self._check_data(X, pairs, similar, annotators)
+        progress = show_progress(self.progress)
+        recipe = self._fitted_recipe()
+        drawn = sample(
+            self, data, self._scaled(data.features), recipe,
+            method=method, draws=draws, chains=chains, seed=random_state, progress=progress, **options,
+        )  # fmt: skip
+        return to_inference_data(
+            drawn, data, method=method, seed=random_state, settings=self._settings() | self.story_["chosen"]
+        )
+
+    def diagnose(
+        self,
+        X: ArrayLike,
+        pairs: ArrayLike,
+        similar: ArrayLike,
+        annotators: ArrayLike | None = None,
+        **options: Any,
+    ) -> "Diagnosis":
+        """Do the answers identify the memberships? See ``pdcc.diagnose`` for the options and what is checked."""
+        from pdcc.identifiability.diagnose import diagnose
+
+        return diagnose(self, X, pairs, similar, annotators, **options)
+
+    def _check_data(
+        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
+    ) -> PairData:
+        check_is_fitted(self, "model_")
+        data = PairData.from_arrays(X, pairs, similar, annotators)
+        check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
+        return data
+
+    def _fitted_recipe(self) -> Recipe:
+        """The recipe with every "auto" replaced by what was chosen."""
+        return self._recipe(self._settings() | self.story_["chosen"], self.seed_)
 
     def _state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """The fitted state as tensors and plain JSON."""

@@ -1,19 +1,24 @@
 """A run directory: the model, its configuration, the pairs, and where the features came from."""
 
+import io
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from pdcc.artifact import BEGUN, DESCRIPTION, PAIRS, file_hash, save_run
+from pdcc.artifact import BEGUN, DESCRIPTION, PAIRS, file_hash, load_run, save_run
 from pdcc.estimator import VolMaxDCC
-from pdcc.inference.checkpoint import ArtifactError, save_state, write_atomic
+from pdcc.inference.checkpoint import ArtifactError, load_state, save_state, write_atomic
 from pdcc.pairs import PairData
+from pdcc.tables import read_features
 
 CHECKPOINTS = "checkpoints"
+FEATURES = "features.npy"
 
 
 @dataclass(frozen=True)
@@ -81,3 +86,43 @@ def finish(run: Path, estimator: VolMaxDCC, data: PairData, source: Source | str
     save_state(run / PAIRS, parts, {"annotator_names": names})
     save_run(run, *estimator.described(), extra={"source": source if isinstance(source, str) else vars(source)})
     shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
+
+
+def keep_features(run: Path, X: NDArray[Any]) -> None:
+    """Put the features into a run whose data came from no file."""
+    file = io.BytesIO()
+    np.save(file, X, allow_pickle=False)
+    write_atomic(run / FEATURES, file.getvalue())
+
+
+def read_data(run: Path, features: Path | None = None) -> PairData:
+    """The data a finished run was fitted to: its own pairs, and the features from where they were (or ``features``).
+
+    The features' hash must be the one recorded: other numbers would be diagnosed as if they had been fitted.
+    """
+    source = load_run(run)[1].get("source")
+    own = run / FEATURES
+    if isinstance(source, dict):
+        path = Path(source["features"]) if features is None else features
+        id_column, digest = source.get("id_column"), source["features_sha256"]
+    elif own.is_file() and features is None:
+        path, id_column, digest = own, None, file_hash(own)
+    elif features is not None:
+        path, id_column, digest = features, None, file_hash(features)
+    else:
+        raise ArtifactError(f"{run}: does not say where its features are. Name them with --features.")
+    if not path.is_file():
+        raise ArtifactError(f"{path}: the run's features are no longer there. Say where they are now with --features.")
+    if file_hash(path) != digest:
+        raise ArtifactError(
+            f"{path}: not the features this run was fitted to (their content differs). Name the right file with --features."
+        )
+    X, ids = read_features(path, id_column=id_column)
+    tensors, meta = load_state(run / PAIRS)
+    annotators = None
+    if "annotator" in tensors:
+        names = np.array(meta["annotator_names"], dtype=object)
+        annotators = names[tensors["annotator"].numpy()]
+    pairs = np.column_stack([tensors["i"].numpy(), tensors["j"].numpy()])
+    data = PairData.from_arrays(X, pairs, tensors["similar"].numpy(), annotators)
+    return data if ids is None else replace(data, item_ids=ids)

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_iter
 from pdcc.inference import FitConfig, PairTensors, fit, index_batches, make_optimizer, map_guide, negative_elbo, probe
 from pdcc.inference.checkpoint import ArtifactError
 from pdcc.inference.state import TrainingState
-from pdcc.models import AnnotationModel, Membership, make_confusion
+from pdcc.models import AnnotationModel, Membership, PairBatch, make_confusion
 
 CONFIG = FitConfig(epochs=6, batch_size=32, patience=None, seed=3)
 
@@ -270,3 +270,26 @@ def test_cuda_losses_match_the_cpu():
         losses[device] = [h["loss"] for h in result.history]
     # Float32 sums in another order: relative error about 1e-6 a step, 30 steps.
     assert losses["cuda"] == pytest.approx(losses["cpu"], rel=1e-3)
+
+
+@pytest.mark.parametrize("form", ["none", "sigmoid", "stochastic"])
+def test_a_posterior_step_stays_on_one_device(form):
+    """The head model under its guide on the meta device: all sites, the volume and the partition."""
+    from pdcc.inference.fit import quiet_pyro
+    from pdcc.models.head import HeadModel
+
+    meta = torch.device("meta")
+    train, _ = problem()
+    fitted, _ = model_and_guide(form)
+    model = HeadModel(fitted, 4, 1.0, len(train)).to(meta)
+    pairs = train.to(meta)
+    every = torch.arange(len(pairs), device=meta)
+    batch = PairBatch(pairs.x, pairs.similar, every, torch.cat([pairs.i, pairs.j]))
+    guide = map_guide(model)
+    with quiet_pyro(0, meta):
+        guide(batch)
+        with OneDevice():
+            loss = negative_elbo(model, guide, batch)
+            loss.backward()
+    assert loss.device == meta
+    assert all(p.grad is not None for p in guide.parameters())

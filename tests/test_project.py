@@ -84,6 +84,6 @@ def test_documents_have_no_holes():
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-@pytest.mark.parametrize("name", ["speed.py", "synthetic.py", "human_noise.py"])
+@pytest.mark.parametrize("name", ["speed.py", "sbc.py", "ssc.py", "human_noise.py"])
 def test_benchmarks_explain_themselves(name):
     assert "usage" in run(sys.executable, ROOT / "benchmarks" / name, "--help", cwd=ROOT)

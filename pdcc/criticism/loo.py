@@ -1,0 +1,204 @@
+"""Leave-one-out predictive accuracy by Pareto-smoothed importance sampling (PSIS-LOO), through ArviZ."""
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+# Stands for an infinite Pareto k.
+WORST_K = 10.0
+# Fewer draws leave too few in the tail for a shape to be estimated.
+FEWEST_DRAWS = 100
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The answers and how likely each draw finds them, out of an ``arviz.InferenceData``.
+
+    observed: (M,) bool. i, j: (M,) items. annotator: (M,) or None. log_likelihood: (S, M) float32.
+    """
+
+    observed: NDArray[np.bool_]
+    i: NDArray[np.int64]
+    j: NDArray[np.int64]
+    annotator: NDArray[np.int64] | None
+    log_likelihood: NDArray[np.float32]
+
+    def probability(self) -> NDArray[np.float64]:
+        """Posterior mean P(similar) of each answered pair, (M,), read off the log-likelihood.
+
+        This holds for every form of confusion, per-annotator ones too, where m_i' B m_j would not.
+        """
+        total = np.zeros(len(self.observed))
+        for chunk in np.array_split(self.log_likelihood, max(1, len(self.log_likelihood) // 50)):
+            total += np.exp(chunk.astype(np.float64)).sum(axis=0)
+        right = np.clip(total / len(self.log_likelihood), 0.0, 1.0)
+        return np.where(self.observed, right, 1 - right)
+
+
+def read_posterior(idata: Any) -> Posterior:
+    """Check and take the answers and their log-likelihood out of an ``arviz.InferenceData``."""
+    groups = {"observed_data": ("similar",), "log_likelihood": ("similar",), "constant_data": ("i", "j")}
+    for group, names in groups.items():
+        for name in names:
+            take(idata, group, name)
+    y = take(idata, "observed_data", "similar")
+    i, j = take(idata, "constant_data", "i").astype(np.int64), take(idata, "constant_data", "j").astype(np.int64)
+    ll = take(idata, "log_likelihood", "similar")
+    ll = ll.reshape(-1, ll.shape[-1])
+    if not len(y) == len(i) == len(j) == ll.shape[1]:
+        raise ValueError(
+            f"idata: expected one i, j and log-likelihood for each of the {len(y)} answers, found {len(i)}, {len(j)} and {ll.shape[1]}. Use the posterior and the pairs of one fit."
+        )
+    if not np.isfinite(ll).all():
+        row = int(np.flatnonzero(~np.isfinite(ll).all(axis=0))[0])
+        raise ValueError(
+            f"idata: expected finite log-likelihoods, found {ll[:, row].min()} for pair {row}. Keep probabilities away from 0 and 1, or fit again."
+        )
+    annotator = (
+        take(idata, "constant_data", "annotator").astype(np.int64) if "annotator" in idata.constant_data else None
+    )
+    return Posterior(y.astype(bool), i, j, annotator, ll)
+
+
+def take(idata: Any, group: str, name: str) -> NDArray[Any]:
+    """The array of one variable, or an error that says what is missing."""
+    if not hasattr(idata, group) or name not in getattr(idata, group):
+        found = ", ".join(idata.groups()) if hasattr(idata, "groups") else type(idata).__name__
+        raise ValueError(
+            f"idata: expected an arviz.InferenceData with the variable {name!r} in group {group!r}, found {found}. Make it with pdcc's posterior."
+        )
+    return np.asarray(getattr(idata, group)[name].values)
+
+
+@dataclass(frozen=True)
+class Loo:
+    """PSIS-LOO of M answers from S posterior draws.
+
+    draws: S. elpd, se: expected log predictive density (sum over answers, nats; higher is better) and its standard error.
+    p_loo: effective number of parameters. pointwise: (M,) contributions to elpd. pareto_k: (M,) shape of the tail of
+    each answer's importance weights (10 where none could be fitted). good_k: the largest k to trust, min(1 - 1 / log10 S, 0.7).
+    i, j, similar: (M,) the answers. probability: (M,) leave-one-out P(similar). warnings: what ArviZ warned of.
+    """
+
+    draws: int
+    elpd: float
+    se: float
+    p_loo: float
+    pointwise: NDArray[np.float64]
+    pareto_k: NDArray[np.float64]
+    good_k: float
+    i: NDArray[np.int64]
+    j: NDArray[np.int64]
+    similar: NDArray[np.bool_]
+    probability: NDArray[np.float64]
+    warnings: tuple[str, ...] = ()
+
+
+def run_loo(idata: Any) -> Loo:
+    """PSIS-LOO of an ``arviz.InferenceData`` with log_likelihood ``similar`` (chain, draw, pair).
+
+    One answer is left out at a time, given all others. Answers of one annotator are often consistent with each other,
+    so the rest give the left-out one away: this measures prediction of *these* annotators, not of new ones.
+    """
+    posterior = read_posterior(idata)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        import arviz
+
+        found = arviz.loo(idata, pointwise=True, var_name="similar", scale="log", reff=_efficiency(idata, arviz))
+    said = tuple(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
+    pointwise = np.asarray(found["loo_i"], dtype=np.float64).ravel()
+    k = np.nan_to_num(np.asarray(found["pareto_k"], dtype=np.float64).ravel(), nan=WORST_K, posinf=WORST_K)
+    # Weights that hardly vary have no tail to fit, and ArviZ gives infinity; leaving such an answer out changes nothing.
+    k[np.ptp(posterior.log_likelihood, axis=0) < 1e-4] = 0.0
+    y = posterior.observed
+    probability = np.where(y, np.exp(pointwise), -np.expm1(pointwise))
+    return Loo(
+        draws=len(posterior.log_likelihood),
+        elpd=float(found["elpd_loo"]),
+        se=float(found["se"]),
+        p_loo=float(found["p_loo"]),
+        pointwise=pointwise,
+        pareto_k=k,
+        good_k=float(found["good_k"]),
+        i=posterior.i,
+        j=posterior.j,
+        similar=y,
+        probability=np.clip(probability, 0.0, 1.0),
+        warnings=tuple(w for w in said if "ArviZ is undergoing" not in w),
+    )
+
+
+def _efficiency(idata: Any, arviz: Any) -> float:
+    """Effective over actual draws, averaged over 100 answers' likelihoods, at most 1."""
+    # ArviZ would take every membership of every item instead, which is slow and beside the point.
+    ll = idata.log_likelihood["similar"]
+    if ll.sizes["draw"] < 4:
+        return 1.0
+    some = ll.values[..., np.linspace(0, ll.shape[-1] - 1, min(100, ll.shape[-1])).astype(np.int64)]
+    sizes = [arviz.ess(np.exp(column.astype(np.float64)), method="mean") for column in np.moveaxis(some, -1, 0)]
+    good = np.asarray(sizes, dtype=np.float64)
+    good = good[np.isfinite(good) & (good > 0)]
+    return float(min(1.0, good.mean() / some[..., 0].size)) if len(good) else 1.0
+
+
+def check_loo(result: Loo, worst: int = 10) -> tuple[str, str, pd.DataFrame]:
+    """(verdict, sentence, worst pairs).
+
+    The verdict is "reliable" (at least 100 draws and every k at most good_k), "usable" (under 1 % of the answers above it, none above 1) or
+    "unreliable". The table (i, j, similar, probability, elpd, pareto_k) has the answers with the largest k among those above
+    good_k, then the worst predicted ones: look there for slips of the annotators, or items in the wrong cluster.
+    """
+    n = len(result.pareto_k)
+    bad, very_bad = int((result.pareto_k > result.good_k).sum()), int((result.pareto_k > 1).sum())
+    mean = f"elpd {result.elpd:.1f} (standard error {result.se:.1f}), {result.elpd / n:.3f} nats an answer"
+    if result.draws < FEWEST_DRAWS:
+        verdict = "unreliable"
+        sentence = f"PSIS-LOO is not reliable from {result.draws} draws: {mean}, but the tails of the weights cannot be judged. Draw at least {FEWEST_DRAWS}, better 500."
+    elif not bad:
+        verdict, sentence = "reliable", f"PSIS-LOO is reliable: {mean}; every Pareto k is at most {result.good_k:.2f}."
+    elif bad < 0.01 * n and not very_bad:
+        verdict = "usable"
+        sentence = f"PSIS-LOO is usable: {mean}; {bad} of {n} answers have Pareto k above {result.good_k:.2f}, too few to matter for comparisons much larger than the standard error."
+    else:
+        verdict = "unreliable"
+        sentence = f"PSIS-LOO is not reliable: {bad} of {n} answers have Pareto k above {result.good_k:.2f} ({very_bad} above 1), each swaying the posterior too much to be left out by reweighting. Compare models by refitting without held-out pairs instead."
+    above = np.where(result.pareto_k > result.good_k, result.pareto_k, 0.0)
+    rows = np.lexsort((result.pointwise, -above))[:worst]
+    table = pd.DataFrame(
+        {
+            "i": result.i[rows],
+            "j": result.j[rows],
+            "similar": result.similar[rows],
+            "probability": result.probability[rows],
+            "elpd": result.pointwise[rows],
+            "pareto_k": result.pareto_k[rows],
+        }
+    )
+    return verdict, sentence, table
+
+
+def plot_loo(result: Loo, ax: "Axes | None" = None) -> "Axes":
+    """Pareto k of every answer against its leave-one-out log density."""
+    from matplotlib import pyplot as plt
+
+    ax = plt.subplots(figsize=(5.4, 3.8), layout="constrained")[1] if ax is None else ax
+    for kind, colour in ((True, "C0"), (False, "C1")):
+        chosen = result.similar == kind
+        label = f"{'similar' if kind else 'different'} ({int(chosen.sum())})"
+        ax.scatter(
+            result.pointwise[chosen], result.pareto_k[chosen], s=8, alpha=0.5, color=colour, label=label, linewidths=0
+        )
+    ax.axhline(result.good_k, color="0.4", linestyle="--", linewidth=1, label=f"trusted up to {result.good_k:.2f}")
+    ax.set(xlabel="leave-one-out log density of the answer", ylabel="Pareto k")
+    ax.set_title(f"elpd {result.elpd:.1f} ± {result.se:.1f}", fontsize="medium")
+    ax.legend(frameon=False, fontsize="small")
+    return ax

@@ -1,0 +1,1 @@
+"""Do the data identify the memberships? Certificates, conditions, bounds and a verdict."""

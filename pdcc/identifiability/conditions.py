@@ -1,0 +1,318 @@
+"""The conditions of the paper's theorems, each measured on posterior draws, their mean, and a neighbour-averaged mean."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdcc.criticism.calibration import check_calibration, run_calibration
+from pdcc.criticism.predictive import check_predictive
+from pdcc.identifiability.ssc import SSCResult, check_ssc
+from pdcc.metrics import align, membership_mse
+
+Floats = NDArray[np.float64]
+Draws = NDArray[np.floating[Any]]
+Interval = tuple[float, float]
+
+HOLDS, FAILS, CANNOT_TELL = "holds", "fails", "cannot tell"
+# P(condition | data) above SURE supports it and below 1 - SURE denies it.
+SURE = 0.9
+# Smallest over largest singular value of B F': below LOW the answers hardly distinguish some direction.
+RANK_LOW, RANK_GOOD = 0.02, 0.05
+# Two solutions count as the same up to this membership MSE (the paper's, in [0, 2]).
+SAME = 0.03
+NEIGHBOURS = 10
+# A scatter ratio below 1 - CLEARLY * eps is clearly too small.
+CLEARLY = 8
+# p below which triangles or wedges count as dependent: a hundred replicates can reach it.
+DEPENDENT = 0.02
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One row of the diagnosis.
+
+    verdict: "holds", "fails" or "cannot tell"; probability and prior: [lower, upper] bounds on P(condition | data) and its
+    value before any answer, or None; evidence: what the verdict rests on; advice: a sentence to act on, empty where none is due.
+    """
+
+    name: str
+    theorem: str
+    verdict: str
+    probability: Interval | None = None
+    prior: Interval | None = None
+    evidence: dict[str, float | str] = field(default_factory=dict)
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Scattered:
+    """SSC checks of several membership matrices under one time budget."""
+
+    results: tuple[SSCResult, ...]
+
+    @property
+    def interval(self) -> Interval:
+        """[#satisfied / S, 1 - #violated / S]: undecided draws widen it, none is dropped."""
+        verdicts = [r.verdict for r in self.results]
+        return verdicts.count("satisfied") / len(verdicts), 1 - verdicts.count("violated") / len(verdicts)
+
+    def anchored(self, eps: float) -> Interval:
+        """The share with anchors, rho(1) >= 1 - eps; unknown ratios widen the interval."""
+        ratios = np.array([r.anchor_ratio for r in self.results])
+        return float(np.mean(ratios >= 1 - eps)), float(np.mean((ratios >= 1 - eps) | np.isnan(ratios)))
+
+
+def scattered(draws: Sequence[Draws] | Draws, eps: float, seconds: float, seed: int = 0) -> Scattered:
+    """Check every (N, K) of ``draws``, within ``seconds`` in all."""
+    each = seconds / max(len(draws), 1)
+    return Scattered(tuple(check_ssc(F, eps=eps, time_limit=each, random_state=seed) for F in draws))
+
+
+def middle(result: SSCResult) -> float:
+    """The middle of the certified interval of the scatter ratio."""
+    return (result.rho_lb + result.rho_ub) / 2
+
+
+def neighbour_average(F: Floats, features: NDArray[np.floating[Any]], n_neighbours: int = NEIGHBOURS) -> Floats:
+    """F (N, K) averaged over each item's nearest neighbours in the features (N, d), itself among them.
+
+    Noise in F inflates its hull; what neighbours share does not vanish in the average.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    k = min(n_neighbours, len(F))
+    near = NearestNeighbors(n_neighbors=k).fit(features).kneighbors(features, return_distance=False)
+    return np.asarray(F[near].mean(axis=1))
+
+
+def _verdict(probability: Interval) -> str:
+    return HOLDS if probability[0] >= SURE else FAILS if probability[1] <= 1 - SURE else CANNOT_TELL
+
+
+def scatter_condition(
+    draws: Scattered, mean: SSCResult, averaged: SSCResult, prior: Interval, eps: float, free: bool
+) -> Condition:
+    """SSC(eps): supported only where the draws, their mean and the neighbour-averaged mean agree."""
+    verdict = _verdict(draws.interval)
+    points = {mean.verdict, averaged.verdict}
+    if verdict == HOLDS and points != {"satisfied"}:
+        verdict = CANNOT_TELL
+    # Estimated memberships keep off the faces (a true ratio of 1 reads .93 at 20 answers an item), so only a ratio far
+    # below 1 - eps counts against the condition.
+    if verdict != HOLDS:
+        short = max(mean.rho_ub, averaged.rho_ub) < 1 - CLEARLY * eps
+        verdict = FAILS if short else CANNOT_TELL
+    evidence: dict[str, float | str] = {
+        "eps": eps,
+        "rho draw-wise (median)": float(np.median([middle(r) for r in draws.results])),
+        "rho of the mean": middle(mean),
+        "rho neighbour-averaged": middle(averaged),
+        "exact SSC": mean.exact,
+    }
+    advice = ""
+    if verdict != HOLDS:
+        worst = averaged if averaged.verdict == "violated" else mean
+        which = "" if worst.witness is None else f" (least covered: near cluster {int(np.argmin(worst.witness))})"
+        advice = f"Add items that belong to one or two clusters clearly{which}, or fit fewer clusters: mixed items alone leave room for other solutions."
+    elif free and prior[0] >= SURE:
+        advice = "The volume term alone would make the fitted memberships look scattered: this row shows consistency, not proof."
+    return Condition("scatter: SSC(eps)", "Thm 3.7, Thm 4.1", verdict, draws.interval, prior, evidence, advice)
+
+
+def anchor_condition(
+    draws: Scattered,
+    prior: Scattered,
+    mean: Floats,
+    of_mean: SSCResult,
+    of_averaged: SSCResult,
+    eps: float,
+    names: Sequence[Any],
+) -> Condition:
+    """Anchors: every cluster has an item purely in it. Named, so that one can look at them."""
+    probability = draws.anchored(eps)
+    order = np.argsort(-mean, axis=0)[:3]
+    purest = {
+        f"purest of cluster {k}": ", ".join(f"{names[n]} ({mean[n, k]:.3f})" for n in order[:, k])
+        for k in range(mean.shape[1])
+    }
+    tops = mean.max(axis=0)
+    advice = ""
+    verdict = _verdict(probability)
+    if verdict != HOLDS:
+        advice = f"Look for items that are typical of cluster {int(tops.argmin())} (purest membership {tops.min():.2f}) and ask about them."
+    evidence: dict[str, float | str] = {
+        "ratio draw-wise (median)": float(np.nanmedian([r.anchor_ratio for r in draws.results])),
+        "ratio of the mean": of_mean.anchor_ratio,
+        "ratio neighbour-averaged": of_averaged.anchor_ratio,
+        **purest,
+    }
+    return Condition("anchors", "Thm 3.4, Thm 3.5", verdict, probability, prior.anchored(eps), evidence, advice)
+
+
+def rank_condition(draws: Draws, agreement: Floats) -> Condition:
+    """rank(A'A F') = K, as the ratio of the smallest to the largest singular value of B F' in every draw."""
+    K = agreement.shape[-1]
+    ratios = []
+    for F, B in zip(draws, agreement, strict=True):
+        gram = F.astype(np.float64).T @ F.astype(np.float64)
+        values = np.linalg.eigvalsh(B @ gram @ B.T).clip(min=0)  # squared singular values of B F'
+        ratios.append(float(np.sqrt(values[0] / values[-1])))
+    low, high = np.quantile(ratios, [0.05, 0.95])
+    verdict = HOLDS if low > RANK_GOOD else FAILS if high < RANK_LOW else CANNOT_TELL
+    advice = ""
+    if verdict != HOLDS:
+        B = agreement.mean(axis=0)
+        distance = np.square(B[:, None] - B[None]).sum(axis=2) + 10 * np.eye(K)
+        a, b = np.unravel_index(distance.argmin(), distance.shape)
+        advice = f"Clusters {min(a, b)} and {max(a, b)} are answered almost alike: merge them (n_clusters={K - 1}), or ask annotators who can tell them apart."
+    evidence: dict[str, float | str] = {
+        "singular-value ratio (median)": float(np.median(ratios)),
+        "5 %": float(low),
+        "95 %": float(high),
+    }
+    probability = (float(np.mean(np.array(ratios) > RANK_GOOD)), float(np.mean(np.array(ratios) >= RANK_LOW)))
+    return Condition("rank of A'A F'", "Thm 4.1", verdict, probability, None, evidence, advice)
+
+
+def alpha_condition(probability: Floats) -> Condition:
+    """alpha: how far P(similar) of the asked pairs (M,) stays from 0 and 1. Reported, never enforced."""
+    away = np.minimum(probability, 1 - probability)
+    evidence: dict[str, float | str] = {
+        "alpha (smallest)": float(away.min()),
+        "1 % point": float(np.quantile(away, 0.01)),
+    }
+    verdict = HOLDS if away.min() > 0 else FAILS
+    return Condition(
+        "alpha",
+        "Lemma 3.3",
+        verdict,
+        None,
+        None,
+        evidence,
+        "" if verdict == HOLDS else "Lemma 3.3 says nothing here; the other rows stand.",
+    )
+
+
+def class_condition(probability: Floats, similar: NDArray[np.bool_]) -> Condition:
+    """Function class: held-out answers (M,) follow their predicted probabilities."""
+    if len(similar) < 30:
+        return Condition(
+            "function class",
+            "Assumption 3.2",
+            CANNOT_TELL,
+            None,
+            None,
+            {"held-out answers": float(len(similar))},
+            "Hold out more answers (validation_fraction).",
+        )
+    found = run_calibration(probability, similar)
+    table = check_calibration(found)
+    bad = table[table["verdict"] == "miscalibrated"]
+    evidence: dict[str, float | str] = {
+        "held-out answers": float(len(similar)),
+        "log score": found.log_score,
+        "ECE": found.ece,
+        "ECE expected": found.ece_expected,
+    }
+    if found.slope is not None:
+        evidence["slope"] = found.slope
+    if len(bad) == 0:
+        return Condition("function class", "Assumption 3.2", HOLDS, None, None, evidence)
+    advice = f"{bad['sentence'].iloc[0]} Try a wider net, another confusion, or more answers."
+    return Condition("function class", "Assumption 3.2", FAILS, None, None, evidence, advice)
+
+
+@dataclass(frozen=True)
+class Rivals:
+    """Other solutions that predict held-out answers as well: their distance to the fitted one and the map between.
+
+    distance: membership MSE of each, (R,). determinant: |det Q| of the best linear map F Q = F_rival, (R,).
+    better: how much better the best of them predicts a held-out answer, in nats, over its standard error.
+    """
+
+    distance: Floats
+    determinant: Floats
+    better: float
+    n_tried: int
+
+    @property
+    def largest(self) -> float:
+        """Distance of the farthest equally good solution: the fitted one may be as far from the truth."""
+        return float(self.distance.max()) if len(self.distance) else np.inf
+
+
+def linear_map(F: Floats, other: Floats) -> Floats:
+    """Q (K, K) with F Q closest to ``other``, clusters of ``other`` in the order that fits F best."""
+    found, *_ = np.linalg.lstsq(F, other[:, align(F, other)], rcond=None)
+    return np.asarray(found)
+
+
+def find_rivals(F: Floats, nll: Floats, others: Draws, other_nll: Floats) -> Rivals:
+    """Of the solutions ``others`` (R, N, K), those that predict held-out answers as well as the best.
+
+    nll: of the fitted solution on each held-out answer, (H,); other_nll: (R, H). As well: within two standard errors, after
+    allowing all others the median of their losses, which is what being fitted to reweighted answers costs.
+    """
+    everyone = np.concatenate([nll[None], other_nll])
+    best = everyone[everyone.mean(axis=1).argmin()]
+    gap = everyone - best
+    se = gap.std(axis=1, ddof=1) / np.sqrt(gap.shape[1])
+    equal = gap.mean(axis=1) <= 2 * se + np.median(gap[1:].mean(axis=1)) + 1e-12
+    kept = [F_r.astype(np.float64) for F_r, good in zip(others, equal[1:], strict=True) if good]
+    distance = np.array([membership_mse(F, F_r) for F_r in kept])
+    determinant = np.array([abs(np.linalg.det(linear_map(F, F_r))) for F_r in kept])
+    better = float(gap[0].mean() / se[0]) if se[0] > 0 else 0.0
+    return Rivals(distance, determinant, better, len(others))
+
+
+def rival_condition(rivals: Rivals) -> Condition:
+    """Largest volume among the optima: no rival fits as well and is not a permutation of the fitted solution."""
+    evidence: dict[str, float | str] = {
+        "restarts": float(rivals.n_tried),
+        "that predict as well": float(len(rivals.distance)),
+        "fitted one behind the best (z)": rivals.better,
+    }
+    if not len(rivals.distance):
+        advice = "No restart predicts held-out answers as well as the fitted solution: nothing to compare it with. Ask for more restarts."
+        return Condition("no rival", "Thm 4.1", CANNOT_TELL, None, None, evidence, advice)
+    far = int(rivals.distance.argmax())
+    evidence |= {
+        "mean distance (MSE)": float(rivals.distance.mean()),
+        "largest distance": float(rivals.distance[far]),
+        "|det Q| there": float(rivals.determinant[far]),
+    }
+    share = float(np.mean(rivals.distance <= SAME))
+    verdict = HOLDS if rivals.distance.max() <= SAME else FAILS if np.median(rivals.distance) > SAME else CANNOT_TELL
+    advice = ""
+    if verdict != HOLDS:
+        advice = f"{round((1 - share) * len(rivals.distance))} of {len(rivals.distance)} refits explain the answers as well with other memberships: ask more pairs, or fit with a larger volume."
+    if rivals.better > 3:
+        verdict = CANNOT_TELL if verdict == HOLDS else verdict
+        advice = "A restart predicts held-out answers better than the fitted solution: fit again with more restarts (n_init)."
+    return Condition("no rival", "Thm 4.1", verdict, (share, share), None, evidence, advice)
+
+
+def independence_condition(predictive: Any) -> Condition:
+    """Answers independent given memberships: triangles and wedges as in replicated answers."""
+    table = check_predictive(predictive, level=DEPENDENT)
+    table = table[table["statistic"].str.contains("triangle|wedge")]
+    evidence: dict[str, float | str] = {}
+    for row in table.to_dict("records"):
+        evidence[row["statistic"]] = f"p = {row['p']:.3f}" if row["p"] is not None else "no value"
+    misfit = table[table["verdict"] == "misfit"]
+    if len(misfit):
+        advice = f"{misfit['sentence'].iloc[0]} Errors look consistent across an item's pairs: count on fewer effective answers, and ask several people."
+        return Condition("independent answers", "model", FAILS, None, None, evidence, advice)
+    fits = (table["verdict"] == "fits").any()
+    return Condition(
+        "independent answers",
+        "model",
+        HOLDS if fits else CANNOT_TELL,
+        None,
+        None,
+        evidence,
+        "" if fits else "Too few pairs share items to see dependence: ask pairs that form triangles.",
+    )

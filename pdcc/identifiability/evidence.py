@@ -1,0 +1,112 @@
+"""What a diagnosis rests on: posterior draws, prior draws, scatter certificates, rivals and predictive checks."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdcc.criticism.predictive import Predictive, run_predictive
+from pdcc.identifiability import conditions as c
+from pdcc.identifiability.ssc import SSCResult, check_ssc
+from pdcc.inference.evaluate import pair_nll
+from pdcc.inference.posterior import svi_posterior
+from pdcc.pairs import PairData
+from pdcc.posterior import head_draws, head_of, prior_memberships, restarts, to_inference_data
+from pdcc.recipe import hold_out, tensors
+
+Floats = NDArray[np.float64]
+
+# How the time for scatter checks is shared: draws, prior draws, and each of the two point estimates.
+SHARES = (0.7, 0.15, 0.075)
+STEPS = 300
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Everything ``diagnose`` looks at; none of it knows the truth.
+
+    draws: memberships (S, N, K) and agreement (S, K, K) of SVI draws; mean: their mean memberships, (N, K).
+    of_draws, of_prior, of_mean, of_averaged: scatter checks. rivals: refits that predict as well.
+    held_out: probability and answer of every held-out pair, (H,) each. asked: fitted probability of every pair, (M,).
+    """
+
+    draws: NDArray[np.float32]
+    agreement: Floats
+    mean: Floats
+    of_draws: c.Scattered
+    of_prior: c.Scattered
+    of_mean: SSCResult
+    of_averaged: SSCResult
+    predictive: Predictive
+    rivals: c.Rivals
+    held_out: tuple[Floats, NDArray[np.bool_]]
+    asked: Floats
+    free: bool
+    posterior: str
+
+
+def gather(
+    est: Any,
+    data: PairData,
+    *,
+    draws: int,
+    n_restarts: int,
+    eps: float,
+    seconds: float,
+    seed: int,
+    progress: bool = False,
+) -> Evidence:
+    """Draw, check, refit and replicate for a fitted estimator; arguments are those of ``diagnose``."""
+    recipe, x = est._fitted_recipe(), est._scaled(data.features)
+    fitted = est._memberships(data.features)
+
+    head = head_of(est.model_, est.guide_, data, x, scale=None)
+    found = svi_posterior(head.model, head.batch, head.start, draws=draws, steps=STEPS, seed=seed, progress=progress)
+    drawn = head_draws(head, found, fitted)
+    F = drawn.memberships[0]
+    mean = F.mean(axis=0, dtype=np.float64)
+    mean /= mean.sum(axis=1, keepdims=True)
+    of_prior = c.scattered(prior_memberships(head, max(draws // 4, 2), seed), eps, SHARES[1] * seconds)
+    of_draws = c.scattered(F, eps, SHARES[0] * seconds)
+    averaged = c.neighbour_average(mean, data.features)
+    of_mean, of_averaged = (check_ssc(one, eps=eps, time_limit=SHARES[2] * seconds) for one in (mean, averaged))
+
+    idata = to_inference_data(drawn, data, method="svi", seed=seed, settings={})
+    predictive = run_predictive(idata, draws=draws, twins=20, seed=seed)
+    # Where an item's answers go wrong together, items and not answers are what a bootstrap must draw.
+    reweight = "items" if c.independence_condition(predictive).verdict == c.FAILS else "pairs"
+    members = restarts(
+        recipe,
+        est.model_,
+        data,
+        x,
+        chains=n_restarts,
+        draws=1,
+        seed=seed + est.seed_,
+        reweight=reweight,
+        progress=progress,
+    )
+    _, held, _ = hold_out(data, recipe.validation_fraction, recipe.seed)
+    tested = tensors(data if held is None else held, x)
+    others = members.memberships(x)
+    everyone = [(x.new_tensor(fitted), x.new_tensor(est.agreement_)), *zip(others, members.agreement, strict=True)]
+    nll = np.stack([pair_nll(F_r, B_r, tested).double().cpu().numpy() for F_r, B_r in everyone])
+    similar = tested.similar.cpu().numpy() > 0.5
+    likelihood = np.exp(-nll[0])
+    asked = np.einsum("mk,kl,ml->m", fitted[data.i], est.agreement_, fitted[data.j]).clip(0, 1)
+    return Evidence(
+        draws=F,
+        agreement=drawn.agreement[0],
+        mean=mean,
+        of_draws=of_draws,
+        of_prior=of_prior,
+        of_mean=of_mean,
+        of_averaged=of_averaged,
+        predictive=predictive,
+        rivals=c.find_rivals(fitted, nll[0], others.cpu().numpy(), nll[1:]),
+        held_out=(np.where(similar, likelihood, 1 - likelihood).clip(0, 1), similar),
+        asked=asked,
+        free=recipe.confusion != "none",
+        posterior=found.message,
+    )

@@ -1,0 +1,407 @@
+"""Are memberships scattered enough? A three-valued check of the sufficiently scattered condition (paper, Assumption 3.6).
+
+With c = 1/K, the cone of SSC meets the simplex in the ball of radius r_0 = 1/sqrt(K(K-1)) around c, the largest in the
+simplex. The *scatter ratio* rho is the radius of the largest ball around c inside conv(rows of F), in units of r_0: rho = 1 iff SSC1, and
+**SSC(eps)** means rho >= 1 - eps. Finding rho is NP-hard in K, so the answer may be "undecided"; the other two come with proof.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pdcc.checks import PairDataError, first_row
+from pdcc.identifiability.certificate import (
+    Certificate,
+    CertificateError,
+    Leaf,
+    Split,
+    Verification,
+    level_of,
+    verify,
+)
+from pdcc.identifiability.hull import PairProgram, Region, cover
+from pdcc.identifiability.lp import RayProgram, separation
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+Verdict = Literal["satisfied", "violated", "undecided"]
+
+# Verdicts compare rho with 1 - eps up to this: the programs are solved to about 1e-9 and rho = 1 exactly must count as 1.
+DECISION_TOLERANCE = 1e-6
+# What "exactly 1" means for the separate statement on exact SSC.
+_EXACT = 1e-7
+# Without a ``gap`` the statement on exact SSC may take this long after the verdict: a hundred draws should stay cheap.
+_EXACT_SECONDS = 0.5
+# Beyond this the program of pairs (K(K+1)/2 unknowns) outgrows memory and time, and only rays and climbing are tried.
+_MOST_CLUSTERS = 32
+# The share of the time limit that searching may use; the rest is for the certificate's own check.
+_SHARE = 0.97
+
+
+@dataclass(frozen=True, eq=False)
+class SSCResult:
+    """The answer of `check_ssc`.
+
+    ``verdict``: "satisfied" (rho_lb >= 1 - eps), "violated" (rho_ub < 1 - eps), else "undecided".
+    ``rho_lb``, ``rho_ub``: a certified interval for the scatter ratio; ``margin``: the same minus 1 - eps.
+    ``anchor_ratio``: the largest s with c + s (simplex - c) inside the hull; NaN if time ran out before it was known.
+    ``exact``: a sentence on SSC proper, beginning "impossible", "holds", "fails" or "undecided".
+    ``witness``: x (K,) with F x >= eps/K, 1'x = 1 and |x| > 1 if violated, else None.
+    ``certificate``: what `verify` checks again; ``stage``: the step that decided; ``seconds``: time taken.
+    """
+
+    verdict: Verdict
+    rho_lb: float
+    rho_ub: float
+    anchor_ratio: float
+    exact: str
+    witness: Array | None
+    certificate: Certificate | None
+    stage: str
+    seconds: float
+    eps: float
+    memberships: Array = field(repr=False)
+
+    @property
+    def margin(self) -> tuple[float, float]:
+        """The interval of rho - (1 - eps)."""
+        return self.rho_lb - (1.0 - self.eps), self.rho_ub - (1.0 - self.eps)
+
+    def verify(self) -> Verification:
+        """Check verdict, bounds and witness again from the memberships and the certificate alone; raise CertificateError if they fail."""
+        threshold = 1.0 - self.eps - DECISION_TOLERANCE
+        n_clusters = self.memberships.shape[1]
+        if self.certificate is None:
+            if n_clusters == 1 and self.verdict == "satisfied":
+                return Verification(1.0, 1.0, 0, 0.0)
+            raise CertificateError("certificate: there is none.")
+        found = verify(self.certificate, self.memberships)
+        if found.rho_lb < self.rho_lb - 1e-9 or found.rho_ub > self.rho_ub + 1e-9:
+            raise CertificateError(
+                f"rho in [{self.rho_lb}, {self.rho_ub}] is claimed, [{found.rho_lb}, {found.rho_ub}] is proved."
+            )
+        if self.verdict == "satisfied" and found.rho_lb < threshold:
+            raise CertificateError(f"satisfied is claimed, but only rho >= {found.rho_lb} is proved.")
+        if self.verdict == "violated":
+            if self.witness is None or found.rho_ub >= threshold:
+                raise CertificateError(f"violated is claimed, but only rho <= {found.rho_ub} is proved.")
+            slack = float((self.memberships @ self.witness).min()) - self.eps / n_clusters
+            if slack < -1e-9 or abs(self.witness.sum() - 1.0) > 1e-9 or np.linalg.norm(self.witness) <= 1.0:
+                raise CertificateError(f"the witness fails: slack {slack}, norm {np.linalg.norm(self.witness)}.")
+        return found
+
+    def __str__(self) -> str:
+        how = "gave up" if self.verdict == "undecided" else f"decided by {self.stage}"
+        return (
+            f"SSC(eps={self.eps:g}) {self.verdict}: scatter ratio in [{self.rho_lb:.4f}, {self.rho_ub:.4f}], threshold "
+            f"{1.0 - self.eps:g}, anchor ratio {self.anchor_ratio:.4f}; {how} after {self.seconds:.2f} s. "
+            f"Exact SSC: {self.exact}"
+        )
+
+
+def check_ssc(
+    memberships: ArrayLike,
+    eps: float = 0.05,
+    gap: float | None = None,
+    time_limit: float = 5.0,
+    random_state: int = 0,
+) -> SSCResult:
+    """Decide SSC(eps) for ``memberships`` (N, K), rows on the simplex.
+
+    Steps, each only if the ones before left it open: rays to the clusters and away from them (2K linear programs); climbing
+    from those and from random starts to a witness; products of pairs of items (`pdcc.identifiability.hull`), on the whole and then region by
+    region (K <= 32). With ``gap`` the interval is narrowed to that width after the verdict. Stops after ``time_limit``
+    seconds. The same input, options and ``random_state`` give the same answer unless time runs out.
+    """
+    began = time.perf_counter()
+    F = _check_memberships(memberships)
+    _check_number("eps", eps, 0.0, 1.0, "at least 0 and below 1", "Use 0.05, or 0 for SSC1 itself.")
+    if gap is not None:
+        _check_number("gap", gap, 1e-9, np.inf, "None or a width of at least 1e-9", "Use None to stop at the verdict.")
+    _check_number("time_limit", time_limit, 1e-3, np.inf, "a number of seconds", "Use 5.0.")
+    if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
+        raise PairDataError("random_state", "an integer of at least 0", repr(random_state), "Use 0.")
+    if F.shape[1] == 1:
+        sentence = "holds: one cluster is its own anchor."
+        return SSCResult("satisfied", 1.0, 1.0, 1.0, sentence, None, None, "one cluster", 0.0, float(eps), F)
+    search = _Search(F, float(eps), began + _SHARE * time_limit, random_state)
+    stage = search.decide()
+    if gap is not None:
+        search.narrow(gap)
+    else:
+        search.hurry(_EXACT_SECONDS)
+    exact = search.exact()
+    certificate = search.certificate()
+    proved = verify(certificate, F)
+    verdict = search.verdict(proved.rho_lb, proved.rho_ub)
+    return SSCResult(
+        verdict=verdict,
+        rho_lb=min(proved.rho_lb, proved.rho_ub),
+        rho_ub=proved.rho_ub,
+        anchor_ratio=search.anchor_ratio,
+        exact=exact,
+        witness=_witness(F, certificate.direction, float(eps)) if verdict == "violated" else None,
+        certificate=certificate,
+        stage=stage if verdict != "undecided" else "none",
+        seconds=time.perf_counter() - began,
+        eps=float(eps),
+        memberships=F,
+    )
+
+
+class _Search:
+    """The state of one check: the best bound on either side, and what proves it."""
+
+    def __init__(self, F: Array, eps: float, deadline: float, random_state: int):
+        self.F, self.deadline = F, deadline
+        self.threshold = 1.0 - eps
+        self.n_clusters = F.shape[1]
+        self.rng = np.random.default_rng(random_state)
+        self.rays = RayProgram(F, deadline)
+        self.rho_ub, self.polar = np.inf, np.zeros(self.n_clusters - 1)
+        self.rho_lb = 0.0
+        self.anchor_ratio = np.nan
+        self.met: list[Array] = []
+        self.tree: Split | Leaf | None = None
+        self.inner: tuple[tuple[Index, ...], tuple[Array, ...]] = ((), ())
+        self._pairs: PairProgram | None = None
+
+    def out_of_time(self) -> bool:
+        return time.perf_counter() > self.deadline
+
+    def hurry(self, seconds: float) -> None:
+        """Bring the deadline forward to at most ``seconds`` from now."""
+        self.deadline = min(self.deadline, time.perf_counter() + seconds)
+        self.rays.deadline = self.deadline
+        if self._pairs is not None:
+            self._pairs.deadline = self.deadline
+
+    def verdict(self, rho_lb: float, rho_ub: float) -> Verdict:
+        if rho_ub < self.threshold - DECISION_TOLERANCE:
+            return "violated"
+        return "satisfied" if rho_lb >= self.threshold - DECISION_TOLERANCE else "undecided"
+
+    def decided(self) -> bool:
+        return self.verdict(self.rho_lb, self.rho_ub) != "undecided"
+
+    def offer(self, polar: Array) -> None:
+        """Take a direction as the bound from above if it is the best so far."""
+        ratio = self.rays.ratio(polar)
+        self.met.append(polar)
+        if ratio < self.rho_ub:
+            self.rho_ub, self.polar = ratio, polar
+
+    def decide(self) -> str:
+        """The cascade; returns the name of the step that decided."""
+        basis, K = self.rays.basis, self.n_clusters
+        for k in range(K):
+            self.offer(-basis[k])  # no program needed: 1 - K min_i F_ik
+        anchors = self._anchors()
+        if self.rho_ub < 1e-3:
+            for polar in separation(self.rays.points, self.deadline):
+                self.offer(polar)
+            if self.rho_ub < 1e-12:
+                self.anchor_ratio = 0.0
+        if self.decided():
+            return "rays"
+        tangents = []
+        for k in range(K):
+            if self.out_of_time():
+                break
+            tangents.append(self.rays.shoot(-basis[k])[0])
+            self.offer(tangents[-1])
+            if self.decided():
+                return "rays"
+        half = (K + 1) // 2
+        starts = [*sorted(tangents, key=self.rays.ratio)[:half], *sorted(anchors, key=self.rays.ratio)[:half]]
+        enough = time.perf_counter() + 0.2 * (self.deadline - time.perf_counter())
+        for polar in [*starts, *self.rng.normal(size=(4, K - 1))]:
+            if time.perf_counter() > enough:
+                break
+            self.offer(self.rays.climb(polar))
+            if self.decided():
+                return "climbing"
+        self.prove(self.threshold - DECISION_TOLERANCE / 2)
+        if self.decided():
+            return "a witness met while splitting" if self.rho_ub < self.threshold else "products of pairs"
+        return "narrowing"  # if at all, it is what follows that decides
+
+    def narrow(self, gap: float) -> None:
+        """Go on until rho_ub - rho_lb <= gap."""
+        while self.rho_ub - self.rho_lb > gap and not self.out_of_time():
+            before = self.rho_ub
+            self.prove(self.rho_ub - 0.9 * gap)
+            if self.rho_ub >= before:
+                break
+
+    def prove(self, ratio: float) -> None:
+        """Try to certify rho >= ratio; a point met on the way that says otherwise lowers rho_ub instead."""
+        if ratio <= self.rho_lb or self.n_clusters > _MOST_CLUSTERS or self.out_of_time():
+            return
+        program = self.pair_program()
+        K = self.n_clusters
+
+        def probe(moment: Array) -> float:
+            mean = moment.sum(axis=1)
+            principal = np.linalg.eigh(moment - np.outer(mean, mean))[1][:, -1]
+            for heading in (mean, principal, -principal):
+                if np.ptp(heading) > 1e-12 and not self.out_of_time():
+                    self.offer(self.rays.climb(-(heading @ self.rays.basis)))
+            program.hold(self.rays.held)
+            return level_of(max(self.rho_ub, 1e-6), K)
+
+        found = cover(program, level_of(max(ratio, 1e-6), K), probe)
+        rho_lb = verify(Certificate(np.eye(K)[0], found.tree), self.F).rho_lb
+        if rho_lb > self.rho_lb:
+            self.rho_lb, self.tree, self.inner = rho_lb, found.tree, ((), ())
+
+    def pair_program(self) -> PairProgram:
+        if self._pairs is None:
+            self._pairs = PairProgram(
+                self.F, np.arange(len(self.F)) if len(self.F) <= 1000 else self.rays.held, self.deadline
+            )
+        return self._pairs
+
+    def certificate(self) -> Certificate:
+        return Certificate(self.rays.basis @ self.polar, self.tree, *self.inner)
+
+    def exact(self) -> str:
+        """A sentence on exact SSC: SSC1 (rho = 1) and SSC2 (|x| = 1 in D at the unit vectors only)."""
+        lowest = self.F.min(axis=0)
+        k = int(np.argmax(lowest))
+        if lowest[k] > 0:
+            return f"impossible: strictly positive columns (every item has at least {lowest[k]:.3g} of cluster {k}, SSC needs zeros)."
+        if self.rho_ub < 1.0 - _EXACT:
+            return f"fails: the scatter ratio is at most {self.rho_ub:.9f}, SSC1 needs 1."
+        self.prove(1.0 - _EXACT)
+        if self.rho_ub < 1.0 - _EXACT:
+            return f"fails: the scatter ratio is at most {self.rho_ub:.9f}, SSC1 needs 1."
+        if self.rho_lb < 1.0 - _EXACT:
+            return "undecided: the scatter ratio could not be told from 1."
+        for polar in self.met:
+            x = 1.0 / self.n_clusters - self.rays.basis @ polar / (
+                self.n_clusters * float((self.rays.points @ polar).max())
+            )
+            if np.linalg.norm(x) > 1.0 - _EXACT and x.max() < 1.0 - 1e-3:
+                return "fails: SSC1 holds (rho = 1 to 1e-7) but SSC2 does not, as the ball also touches the hull away from the simplex."
+        if self._strict():
+            return "holds: SSC1 and SSC2, to 1e-7."
+        return "undecided: SSC1 holds (rho = 1 to 1e-7), SSC2 could not be settled."
+
+    def _strict(self) -> bool:
+        """SSC2 where SSC1 holds: |x|^2 < 1 where every x_k <= theta, and |x|^2 + eta (1 - x_k) <= 1 where x_k >= theta.
+
+        x_k <= 1 on D under SSC1, so the second leaves |x| = 1 only at x_k = 1, that is at the unit vector.
+        """
+        K, program = self.n_clusters, self.pair_program()
+        theta, eta, unit = 0.25 + 1.0 / K, 1e-2, np.eye(K)
+        centre = np.full(K, 1.0 / K)
+        flat = Region(theta - unit, centre, K)
+        if not cover(program, 1.0 - 1e-4, lambda moment: 0.0, flat).reached:
+            return False
+        for k in range(K):
+            objective = unit + eta * (1.0 - (unit[k][:, None] + unit[k]) / 2.0)
+            peak = Region(unit[[k]] - theta, centre + 0.9 * (unit[k] - centre), 1)
+            if not cover(program, 1.0 + _EXACT, lambda moment: 0.0, peak, objective).reached:
+                return False
+        return True
+
+    def _anchors(self) -> list[Array]:
+        """Rays to the K clusters: the anchor ratio, and the simplex of their ends as a first inner bound."""
+        K, basis = self.n_clusters, self.rays.basis
+        polars: list[Array] = []
+        items: list[Index] = []
+        weights: list[Array] = []
+        ratio = np.inf
+        for k in range(K):
+            if self.out_of_time():
+                return polars
+            polar, used, share = self.rays.shoot(basis[k])
+            self.offer(polar)
+            polars.append(polar)
+            along = float(basis[k] @ polar)
+            ratio = min(ratio, max(0.0, float((self.rays.points @ polar).max())) / along if along > 0 else np.inf)
+            items.append(used)
+            weights.append(share)
+        if not self.out_of_time():  # a program cut short has not reached its optimum
+            self.anchor_ratio = min(1.0, ratio)
+        if any(len(used) == 0 for used in items):
+            return polars
+        ends = np.array([share @ self.F[used] for used, share in zip(items, weights, strict=True)])
+        leaf = _simplex_leaf(ends, len(self.F))
+        if leaf is not None:
+            self.tree, self.inner = leaf, (tuple(items), tuple(weights))
+            self.rho_lb = verify(self.certificate(), self.F).rho_lb
+        return polars
+
+
+def _simplex_leaf(ends: Array, first: int) -> Leaf | None:
+    """The pair weights for a simplex with corners ``ends`` (K, K) around c: P^-T (t 11' - I) P^-1 at the least t that keeps them >= 0."""
+    if np.linalg.cond(ends) > 1e10:
+        return None
+    inverse = np.linalg.inv(ends)
+    share = inverse.sum(axis=0)  # c = sum_k share_k end_k / K
+    if share.min() <= 1e-12:
+        return None
+    gram, outer = inverse.T @ inverse, np.outer(share, share)
+    level = float((gram / outer).max())
+    weights = np.maximum(level * outer - gram, 0.0)
+    left, right = np.triu_indices(len(ends))
+    return Leaf(first + left, first + right, weights[left, right] * np.where(left == right, 1.0, 2.0), level)
+
+
+def _witness(F: Array, direction: Array, eps: float) -> Array:
+    """x (K,) = c - s v, as long as F x >= eps/K allows (at most 10 where nothing stops it)."""
+    K = F.shape[1]
+    v = direction - direction.mean()
+    v = v / np.linalg.norm(v)
+    support = float(((F - 1.0 / K) @ v).max())
+    step = 10.0 if support <= (1.0 - eps) / (10.0 * K) else (1.0 - eps) / (K * support)
+    return np.asarray(1.0 / K - step * v)
+
+
+def _check_number(name: str, value: Any, low: float, high: float, expected: str, fix: str) -> None:
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not low <= value < high:
+        raise PairDataError(name, expected, repr(value), fix)
+
+
+def _check_memberships(memberships: ArrayLike) -> Array:
+    """Rows (N, K) on the simplex as float64: clipped at 0 and divided by their sum, so float32 softmax output is welcome."""
+    name = "memberships"
+    try:
+        F = np.array(memberships, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PairDataError(name, "numbers in rows of one length", str(error), "Pass an array (N, K).") from error
+    if F.ndim != 2 or 0 in F.shape:
+        raise PairDataError(
+            name,
+            "a 2D array (N, K), one row an item",
+            f"shape {F.shape}",
+            "Pass the memberships of at least one item in at least one cluster.",
+        )
+    finite = np.isfinite(F).all(axis=1)
+    if not finite.all():
+        row = first_row(~finite)
+        raise PairDataError(name, "finite numbers", f"{F[row]}", "Drop those items or see why the fit diverged.", row)
+    low = F.min(axis=1) < -1e-6
+    if low.any():
+        row = first_row(low)
+        raise PairDataError(
+            name, "entries of at least 0", f"{F[row].min():.6g}", "Pass probabilities, not logits.", row
+        )
+    off = np.abs(F.sum(axis=1) - 1.0) > 1e-4
+    if off.any():
+        row = first_row(off)
+        raise PairDataError(
+            name,
+            "rows that sum to 1",
+            f"a sum of {F[row].sum():.6g}",
+            "Divide each row by its sum, or apply softmax.",
+            row,
+        )
+    F = np.maximum(F, 0.0)
+    return np.asarray(F / F.sum(axis=1, keepdims=True))

@@ -1,0 +1,218 @@
+"""The diagnosis: conditions measured rightly, verdicts that follow, and words that do not claim too much."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pdcc import VolMaxDCC, check_ssc, diagnose
+from pdcc.annotators import answer_through, draw_pairs
+from pdcc.cli import main
+from pdcc.identifiability import conditions as c
+from pdcc.identifiability.diagnose import Diagnosis, judge
+from pdcc.simulation import _squeeze
+
+SETTING = {"hidden": (16,), "dropout": 0.0, "scale": "standard", "init": "random", "partition": 0.0, "epochs": 40,
+           "lr": 1e-2, "batch_size": 100, "progress": False, "device": "cpu"}  # fmt: skip
+QUICK = {"draws": 100, "n_restarts": 3, "seconds": 5.0}
+
+
+def problem(scatter=1.0, n_pairs=3000, seed=0, n=200):
+    """Three clusters, memberships shrunk to the centre by ``scatter``, features that determine them."""
+    rng = np.random.default_rng(seed)
+    F = rng.dirichlet([0.3] * 3, size=n) @ _squeeze(3, scatter)
+    pairs = draw_pairs(n, n_pairs, rng)
+    return F @ rng.normal(size=(3, 4)), F, pairs, answer_through(F, pairs, np.eye(3), rng).similar
+
+
+@pytest.fixture(scope="module")
+def easy():
+    X, _, pairs, similar = problem()
+    est = VolMaxDCC(3, confusion="none", volume=0.0, random_state=0, **SETTING).fit(X, pairs, similar)
+    return est, X, pairs, similar, est.diagnose(X, pairs, similar, **QUICK)
+
+
+def test_an_easy_case_is_supported_without_conditions(easy):
+    *_, found = easy
+    assert found.overall == "supported"
+    assert not found.conditional
+    assert found.score > 0.8
+    assert "if the true memberships" not in str(found)
+    verdicts = dict(zip(found.table["condition"], found.table["verdict"], strict=True))
+    assert verdicts["no rival"] == verdicts["rank of A'A F'"] == verdicts["function class"] == "holds"
+
+
+def test_the_table_names_theorems_probabilities_and_priors(easy):
+    *_, found = easy
+    table = found.table.set_index("condition")
+    assert table.loc["scatter: SSC(eps)", "theorem"] == "Thm 3.7, Thm 4.1"
+    for name in ("scatter: SSC(eps)", "anchors"):
+        row = table.loc[name]
+        assert 0 <= row["probability_low"] <= row["probability_high"] <= 1
+        assert 0 <= row["prior_low"] <= row["prior_high"] <= 1
+    assert "purest of cluster 2" in table.loc["anchors", "evidence"]
+    for kind in ("draw-wise", "of the mean", "neighbour-averaged"):
+        assert kind in table.loc["scatter: SSC(eps)", "evidence"]
+
+
+def test_it_is_plain_json_and_repeats(easy):
+    est, X, pairs, similar, found = easy
+    body = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert body["overall"] == found.overall
+    assert len(body["conditions"]) == len(found.table)
+    again = diagnose(est, X, pairs, similar, **QUICK)
+    assert again.score == found.score
+    assert again.overall == found.overall
+
+
+def test_squeezed_memberships_are_not_supported():
+    """At a scatter ratio of .3 and A = I, rotations of the memberships fit as well: restarts must find some."""
+    X, F, pairs, similar = problem(scatter=0.3)
+    assert check_ssc(F).verdict == "violated"
+    est = VolMaxDCC(3, confusion="none", volume=0.0, random_state=0, **SETTING).fit(X, pairs, similar)
+    found = est.diagnose(X, pairs, similar, **QUICK)
+    assert found.overall == "not supported"
+    assert found.score < 0.5
+    assert found.advice
+
+
+def test_twins_get_the_same_conditional_verdict():
+    """Squeezed with A = I and scattered with A = S have equal likelihoods: no verdict may tell them apart, or be unconditional."""
+    X, F, pairs, _ = problem(n_pairs=4000)
+    S = _squeeze(3, 0.7)
+    p = np.einsum("mk,kl,ml->m", F[pairs[:, 0]], S.T @ S, F[pairs[:, 1]])
+    squeezed = F @ S
+    np.testing.assert_allclose(p, np.einsum("mk,mk->m", squeezed[pairs[:, 0]], squeezed[pairs[:, 1]]))
+    similar = np.random.default_rng(1).random(len(p)) < p
+    est = VolMaxDCC(3, confusion="sigmoid", volume=1e-3, confusion_lr=3e-2, random_state=0, **SETTING)
+    found = est.fit(X, pairs, similar).diagnose(X, pairs, similar, **QUICK)
+    assert found.conditional
+    if found.overall == "supported":
+        assert "if the true memberships are scattered" in found.sentence
+
+
+def test_undecided_draws_widen_the_interval():
+    class Fake:
+        def __init__(self, verdict, anchor):
+            self.verdict, self.anchor_ratio = verdict, anchor
+
+    kinds = [("satisfied", 1.0), ("satisfied", 0.5), ("violated", 0.2), ("undecided", np.nan)]
+    some = c.Scattered(tuple(Fake(*k) for k in kinds))
+    assert some.interval == (0.5, 0.75)
+    assert some.anchored(0.05) == (0.25, 0.5)
+
+
+def test_neighbour_averaging_undoes_the_inflation_by_noise():
+    """theory.md: noise of .3 in the logits reads a true ratio of .70 as .86; averaging brings it back to about .73."""
+    rng = np.random.default_rng(0)
+    F = rng.dirichlet([0.3] * 3, size=1500) @ _squeeze(3, 0.7)
+    noisy = np.exp(np.log(F) + rng.normal(0, 0.3, size=F.shape))
+    noisy /= noisy.sum(axis=1, keepdims=True)
+    raw, averaged = (c.middle(check_ssc(one, gap=0.01)) for one in (noisy, c.neighbour_average(noisy, F)))
+    assert raw > 0.8
+    assert abs(averaged - 0.7) < 0.06
+
+
+def test_rivals_are_told_by_the_map_between_solutions():
+    rng = np.random.default_rng(0)
+    F = rng.dirichlet([0.3] * 3, size=300)
+    Q = _squeeze(3, 0.6)
+    others = np.stack([F[:, [2, 0, 1]], F @ Q, rng.dirichlet([1.0] * 3, size=300)])
+    nll = rng.exponential(size=200)
+    found = c.find_rivals(F, nll, others, np.stack([nll, nll, nll + 1.0]))
+    np.testing.assert_allclose(found.distance[0], 0.0, atol=1e-9)  # a permutation is no rival
+    assert found.distance[1] > c.SAME
+    np.testing.assert_allclose(found.determinant, [1.0, np.linalg.det(Q)], rtol=1e-6)
+    assert len(found.distance) == 2  # the third predicts worse
+    assert c.rival_condition(found).verdict != c.HOLDS
+
+
+def test_a_rank_deficient_confusion_is_named():
+    rng = np.random.default_rng(0)
+    F = rng.dirichlet([0.3] * 4, size=(20, 100)).astype(np.float32)
+    A = 0.8 * np.eye(4) + 0.05
+    A[:, 1] = A[:, 0]
+    B = np.repeat((A.T @ A)[None], 20, axis=0)
+    found = c.rank_condition(F, B)
+    assert found.verdict == c.FAILS
+    assert "Clusters 0 and 1" in found.advice
+    assert c.rank_condition(F, np.repeat(np.eye(4)[None], 20, axis=0)).verdict == c.HOLDS
+
+
+def test_the_verdict_follows_from_score_and_vetoes():
+    fine = dict.fromkeys(
+        ("scatter: SSC(eps)", "rank of A'A F'", "no rival", "function class", "independent answers"), c.HOLDS
+    )
+    overall, high = judge(fine, 0.002)
+    assert overall == "supported"
+    assert judge(fine, 0.033)[0] == "cannot tell"
+    overall, low = judge(fine, 0.3)
+    assert overall == "not supported"
+    assert low < high
+    assert judge(fine, np.inf)[0] == "not supported"
+    assert judge(fine | {"rank of A'A F'": c.FAILS}, 0.002)[0] == "not supported"
+    for veto in ("scatter: SSC(eps)", "function class"):
+        assert judge(fine | {veto: c.FAILS}, 0.002)[0] == "cannot tell"
+
+
+def test_bad_arguments(easy):
+    est, X, pairs, similar, _ = easy
+    with pytest.raises(ValueError, match="draws, n_restarts, seconds"):
+        est.diagnose(X, pairs, similar, draws=1)
+
+
+def pdcc(*arguments) -> int:
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    return int(stop.value.code)
+
+
+def test_the_command_needs_only_the_run(tmp_path, capsys):
+    import pandas as pd
+
+    X, _, pairs, similar = problem(n_pairs=800, n=120)
+    names = [f"item <{k}>" for k in range(len(X))]
+    table = pd.DataFrame(X.astype(np.float32), columns=list("abcd"))
+    table.insert(0, "name", names)
+    table.to_csv(tmp_path / "x.csv", index=False)
+    frame = pd.DataFrame(
+        {"i": np.array(names)[pairs[:, 0]], "j": np.array(names)[pairs[:, 1]], "similar": similar.astype(int)}
+    )
+    frame.to_csv(tmp_path / "pairs.csv", index=False)
+    run = tmp_path / "run"
+    assert (
+        pdcc(
+            "-q",
+            "fit",
+            tmp_path / "x.csv",
+            tmp_path / "pairs.csv",
+            "-k",
+            3,
+            "-o",
+            run,
+            "--epochs",
+            3,
+            "--id-column",
+            "name",
+        )
+        == 0
+    )
+    capsys.readouterr()
+    out = tmp_path / "diagnosis.json"
+    code = pdcc("-q", "diagnose", run, "-o", out, "--draws", 10, "--restarts", 2, "--strict")
+    text = capsys.readouterr().out
+    body = json.loads(out.read_text())
+    assert code == (0 if body["overall"] == "supported" else 1)
+    assert body["overall"].upper() in text
+    anchors = next(row for row in body["conditions"] if row["name"] == "anchors")
+    assert "item <" in anchors["evidence"]["purest of cluster 0"]
+    (tmp_path / "x.csv").rename(tmp_path / "moved.csv")
+    assert pdcc("-q", "diagnose", run) == 2
+    assert "--features" in capsys.readouterr().err
+    assert pdcc("-q", "diagnose", run, "--features", tmp_path / "pairs.csv") == 2
+    assert "not the features this run was fitted to" in capsys.readouterr().err
+    assert pdcc("-q", "diagnose", run, "--features", tmp_path / "moved.csv", "--draws", 5, "--restarts", 1) == 0
+
+
+def test_the_type_is_public(easy):
+    assert isinstance(easy[-1], Diagnosis)

@@ -1,0 +1,166 @@
+"""Pictures: that they draw what they say, without pyplot and without warnings."""
+
+import io
+import math
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from pdcc import datasets, plots
+from pdcc.identifiability.curve import learning_curve, pairs_for_score
+
+
+def render(ax):
+    """The figure as PNG bytes: drawing is where matplotlib warns and fails."""
+    file = io.BytesIO()
+    ax.figure.savefig(file, format="png", dpi=50)
+    assert file.getvalue().startswith(b"\x89PNG")
+    return ax
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def own_axes():
+    figure = Figure()
+    FigureCanvasAgg(figure)
+    return figure.add_subplot()
+
+
+def test_simplex_places_points_and_circle():
+    F = np.vstack([np.eye(3), [[0.5, 0.5, 0.0], [1 / 3, 1 / 3, 1 / 3]]])
+    ax = render(plots.plot_simplex(F, labels=[0] * 5))
+    drawn = np.asarray(ax.collections[0].get_offsets())
+    # Distances in the picture are those in R^3 over sqrt(2).
+    for i in range(5):
+        for j in range(5):
+            expected = np.linalg.norm(F[i] - F[j]) / math.sqrt(2)
+            assert np.linalg.norm(drawn[i] - drawn[j]) == pytest.approx(expected, abs=1e-12)
+    (circle,) = [line for line in ax.lines if line.get_label().startswith("cone")]
+    x, y = circle.get_data()
+    np.testing.assert_allclose(np.hypot(x - drawn[4, 0], y - drawn[4, 1]), 1 / math.sqrt(6) / math.sqrt(2))
+    # On the circle sqrt(K-1) |m| = 1'm = 1, and it touches the middle of a side: (1/2, 1/2, 0) is on it.
+    assert np.linalg.norm(drawn[3] - drawn[4]) == pytest.approx(1 / math.sqrt(12))
+    assert math.sqrt(2) * np.linalg.norm(F[3]) == pytest.approx(1.0)
+
+
+def test_simplex_options():
+    F = datasets.synthetic(60).memberships
+    assert legend(render(plots.plot_simplex(F)))[:4] == ["cluster 0", "cluster 1", "cluster 2", "hull"]
+    bare = legend(render(plots.plot_simplex(F, hull=False, cone=False, labels=["a", "b"] * 30)))
+    assert bare == ["a", "b"]
+    # A line spans no hull: the rest is drawn.
+    line = np.column_stack([np.linspace(0, 1, 5), 1 - np.linspace(0, 1, 5), np.zeros(5)])
+    assert "hull" not in legend(render(plots.plot_simplex(line)))
+    given = own_axes()
+    assert plots.plot_simplex(F, ax=given) is given
+
+
+@pytest.mark.parametrize(
+    ("memberships", "options", "match"),
+    [
+        (np.full((4, 4), 0.25), {}, "found 4. Use plot_purest"),
+        (np.ones((4, 3)), {}, "row 0"),
+        (np.ones(3) / 3, {}, "memberships: expected an"),
+        (np.full((4, 3), 1 / 3), {"labels": [0, 1]}, "labels: expected one label an item"),
+    ],
+)
+def test_bad_simplex(memberships, options, match):
+    with pytest.raises(ValueError, match=match):
+        plots.plot_simplex(memberships, **options)
+
+
+def test_heat_maps_print_cells_in_the_stated_orientation():
+    A = datasets.PAPER_CONFUSION
+    ax = render(plots.plot_confusion(A))
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("true cluster", "observed cluster")
+    assert "A[observed, true]" in ax.get_title()
+    assert "only through A'A" in ax.get_title()
+    cells = {text.get_position(): text.get_text() for text in ax.texts}
+    assert cells[(1, 0)] == "0.20"  # observed 0, true 1: column 1, row 0
+    assert cells[(0, 1)] == "0.00"
+    ax = render(plots.plot_agreement(A.T @ A))
+    cells = {text.get_position(): text.get_text() for text in ax.texts}
+    assert cells[(1, 1)] == "0.68"  # .2^2 + .8^2
+    assert "true" in ax.get_xlabel()
+    assert plots.plot_agreement(A.T @ A, ax=(given := own_axes())) is given
+
+
+def test_bad_heat_maps():
+    with pytest.raises(ValueError, match="Transpose A"):
+        plots.plot_confusion(datasets.PAPER_CONFUSION.T)
+    for bad in (np.ones((2, 3)), np.ones(3), [[np.nan, 0], [0, 1]]):
+        with pytest.raises(ValueError, match="B: expected a finite K x K matrix"):
+            plots.plot_agreement(bad)
+
+
+@pytest.mark.parametrize("K", [2, 16])
+def test_purest_sorts_each_cluster(K):
+    F = np.random.default_rng(0).dirichlet(np.full(K, 0.3), 50)
+    ax = render(plots.plot_purest(F, n=12))
+    assert len(legend(ax)) == K
+    for k in range(K):
+        np.testing.assert_array_equal(ax.lines[k].get_ydata(), np.sort(F[:, k])[::-1][:12])
+    styles = {(line.get_color(), line.get_linestyle()) for line in ax.lines[:K]}
+    render(plots.plot_purest(F[:1]))
+    assert len(styles) == K  # told apart although there are seven colours
+    assert len(plots.plot_purest(F, n=500).lines[0].get_ydata()) == 50
+    with pytest.raises(ValueError, match="n: expected"):
+        plots.plot_purest(F, n=0)
+
+
+def test_learning_curve_shows_means_and_fit():
+    frame = learning_curve(
+        lambda m, s: {"acc": 0.95 - 4 * m**-0.5 + 0.001 * s, "nmi": 0.9 - 5 * m**-0.5}, [100, 400, 1600], range(3)
+    )
+    ax = render(plots.plot_learning_curve(frame))
+    assert legend(ax) == ["acc", "nmi"]
+    assert ax.get_xscale() == "log"
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), frame.groupby("n_pairs")["acc"].mean())
+    fit = pairs_for_score(frame, "acc", 0.9, n_bootstrap=5)
+    ax = render(plots.plot_learning_curve(frame, scores=["acc"], fit=fit))
+    assert legend(ax)[:2] == ["acc", "power law, acc"]
+    assert "acc 0.9 at" in legend(ax)[2]
+    assert ax.get_ylabel() == "acc"
+    never = pairs_for_score(frame, "acc", 0.999, n_bootstrap=5)
+    assert math.isinf(never.n_pairs)
+    assert len(legend(render(plots.plot_learning_curve(frame, scores=["acc"], fit=never)))) == 2
+    with pytest.raises(ValueError, match="scores: expected"):
+        plots.plot_learning_curve(frame, scores=["ari"])
+    with pytest.raises(ValueError, match="frame: expected"):
+        plots.plot_learning_curve(pd.DataFrame({"acc": [1.0]}))
+
+
+@pytest.mark.parametrize("name", ["held_out", "nll"])
+def test_history_has_two_scales(name):
+    history = [{"epoch": e, "loss": 1 / e, name: 1.1 / e, "log_volume": -9.0 + e} for e in range(1, 8)]
+    history[2]["log_volume"] = -math.inf  # a collapse leaves a gap
+    ax = render(plots.plot_history(history))
+    assert legend(ax) == ["loss", name.replace("_", " "), "log volume (right)"]
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), [1.1 / e for e in range(1, 8)])
+    (right,) = [other for other in ax.figure.axes if other is not ax]
+    volume = right.lines[0].get_ydata()
+    assert math.isnan(volume[2])
+    assert volume[6] == -2.0
+    render(plots.plot_history(history[:1]))
+    render(plots.plot_history([{"epoch": 1, "loss": 0.5}, {"epoch": 2, "loss": 0.4}]))
+    with pytest.raises(ValueError, match="history: expected"):
+        plots.plot_history([])
+
+
+def test_matplotlib_comes_late_and_pyplot_never():
+    # The file alone, since importing the package brings torch and takes seconds.
+    code = (
+        "import runpy, sys\n"
+        f"drawn = runpy.run_path({plots.__file__!r})\n"
+        "assert 'matplotlib' not in sys.modules\n"
+        "drawn['plot_agreement']([[1, 0], [0, 1]]).figure.canvas.draw()\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

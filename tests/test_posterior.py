@@ -1,0 +1,217 @@
+"""Posterior engines: the right density, draws that agree with each other, and InferenceData people can use."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyro
+import pytest
+import torch
+
+from pdcc import PairData, VanillaDCC, VolMaxDCC
+from pdcc.inference import FitConfig, fit, map_guide, memberships
+from pdcc.inference.ensemble import fit_ensemble
+from pdcc.inference.nuts import nuts_posterior
+from pdcc.inference.posterior import svi_posterior
+from pdcc.models import AnnotationModel, Membership, PairBatch, log_volume, make_confusion, similar_logits
+from pdcc.models.head import HeadModel, basis
+from pdcc.posterior import Head, double, head_draws, head_of
+from pdcc.recipe import tensors
+
+SMALL = {"hidden": (8,), "dropout": 0.0, "scale": "standard", "init": "random", "partition": 0.0, "epochs": 15,
+         "lr": 1e-2, "batch_size": 100, "progress": False, "device": "cpu"}  # fmt: skip
+
+
+def fitted(blobs, form="stochastic", volume=1e-3):
+    est = VolMaxDCC(3, confusion=form, volume=volume, random_state=0, **SMALL)
+    return est.fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
+
+
+@pytest.fixture(scope="module")
+def est(noisy_blobs):
+    return fitted(noisy_blobs)
+
+
+def data_of(blobs):
+    return PairData.from_arrays(blobs.X, blobs.answers.pairs, blobs.answers.similar)
+
+
+def log_joint(model, batch, values):
+    with pyro.settings.context(module_local_params=True), torch.no_grad():
+        return float(pyro.poutine.trace(pyro.condition(model, data=values)).get_trace(batch).log_prob_sum())
+
+
+def test_batched_likelihood_and_volume_are_the_single_ones():
+    torch.manual_seed(0)
+    F = torch.softmax(torch.randn(4, 10, 3, dtype=torch.float64), -1)
+    B = torch.rand(4, 3, 3, dtype=torch.float64)
+    many = similar_logits(F[:, :5], F[:, 5:], B)
+    for r in range(4):
+        torch.testing.assert_close(many[r], similar_logits(F[r, :5], F[r, 5:], B[r]))
+        torch.testing.assert_close(log_volume(F)[r], log_volume(F[r]))
+
+
+def test_the_basis_keeps_the_logits_and_the_prior():
+    torch.manual_seed(0)
+    hidden, weight = torch.randn(50, 6).relu(), torch.randn(7, 3)
+    G, w = basis(hidden, weight, tolerance=0.0)
+    logits = torch.cat([hidden, torch.ones(50, 1)], 1) @ weight
+    torch.testing.assert_close(G @ w, logits, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(w.square().sum(), weight.square().sum())  # a rotation: the Normal prior's density stays
+    assert basis(hidden, weight, tolerance=0.05)[0].shape[1] < G.shape[1]
+
+
+@pytest.mark.parametrize("form", ["none", "stochastic"])
+def test_the_head_tells_the_same_story(noisy_blobs, form):
+    """log p of the head model = log p of the fitted model (exact volume) + the Normal prior of the weights."""
+    est = fitted(noisy_blobs, form)
+    data, x = data_of(noisy_blobs), est._scaled(noisy_blobs.X)
+    net = est.model_.membership
+    with torch.no_grad():
+        G, w = basis(
+            net.layers[:-1](x), torch.cat([net.layers[-1].weight.mT, net.layers[-1].bias[None]]), tolerance=0.0
+        )
+    whole = AnnotationModel(net, est.model_.confusion, n_pairs=len(data), volume=1e-3)
+    head = HeadModel(whole, G.shape[1], 0.7, len(data))
+    pairs = tensors(data, x)
+    every = torch.arange(len(data))
+    values = {} if form == "none" else {"confusion_columns": torch.tensor(est.confusion_.T, dtype=torch.float32)}
+    plain = log_joint(whole, pairs.batch(every, exact_volume=True), values)
+    batch = PairBatch(G, pairs.similar, every, torch.cat([pairs.i, pairs.j]))
+    prior = float(torch.distributions.Normal(0.0, 0.7).log_prob(w).sum())
+    assert log_joint(head, batch, values | {"weight": w}) == pytest.approx(plain + prior, rel=1e-5)
+
+
+def test_a_blind_head_knows_no_answers(noisy_blobs, est):
+    data = data_of(noisy_blobs)
+    head = head_of(est.model_, est.guide_, data, est._scaled(data.features), scale=1.0)
+    head.model.blind = True
+    turned = replace(head.batch, similar=1 - head.batch.similar)
+    assert log_joint(head.model, head.batch, head.start) == log_joint(head.model, turned, head.start)
+
+
+@pytest.mark.parametrize(("form", "volume"), [("none", 0.0), ("sigmoid", 1e-2)])
+def test_one_member_of_an_ensemble_is_the_fit(noisy_blobs, form, volume):
+    """Vectorised training is the training loop: the same start, batches and Adam lead to the same memberships."""
+    data = data_of(noisy_blobs)
+    x = torch.as_tensor((data.features - data.features.mean(0)) / data.features.std(0))
+    train, test = data.split(0.2, 0)
+    config = FitConfig(4, 60, 5e-3, 2e-2, "adam", False, None, 3)
+    torch.manual_seed(1)
+    first, second = Membership(4, 3, (8,)), Membership(4, 3, (8,))
+    many = fit_ensemble(
+        [first, second],
+        _model(first, form, len(train), volume),
+        tensors(train, x),
+        tensors(test, x),
+        config,
+        reweight=None,
+    )
+    for r, net in enumerate((first, second)):
+        model = _model(net, form, len(train), volume)
+        guide = map_guide(model)
+        result = fit(model, guide, tensors(train, x), tensors(test, x), config)
+        np.testing.assert_allclose(many.memberships(x)[r], memberships(model, x), atol=2e-4)
+        assert float(many.nll[r]) == pytest.approx(result.held_out, abs=1e-4)
+
+
+def _model(net, form, n_pairs, volume):
+    return AnnotationModel(net, make_confusion(form, 3), n_pairs=n_pairs, volume=volume)
+
+
+def test_reweighting_spreads_members_as_new_answers_do(noisy_blobs):
+    data = data_of(noisy_blobs)
+    x = torch.as_tensor((data.features - data.features.mean(0)) / data.features.std(0))
+    net = Membership(4, 3, (8,))
+    config = FitConfig(3, 60, 5e-3, 2e-2, "adam", False, None, 3)
+    same = fit_ensemble([net] * 3, _model(net, "none", len(data), 0.0), tensors(data, x), None, config, reweight=None)
+    apart = fit_ensemble([net] * 3, _model(net, "none", len(data), 0.0), tensors(data, x), None, config)
+    assert same.memberships(x).std(0).max() < 1e-5
+    assert apart.memberships(x).std(0).max() > 1e-3
+
+
+def test_engines_agree_on_a_normal_posterior(noisy_blobs):
+    """With many answers the posterior of B is nearly Normal: SVI's full guide and NUTS must agree.
+
+    NUTS: 2 x 80 draws, effective size > 50, so its mean has a standard error below .14 sd: four of them are .57 sd.
+    """
+    est = fitted(noisy_blobs, "stochastic", 0.0)
+    data = data_of(noisy_blobs)
+    head = double(head_of(est.model_, est.guide_, data, est._scaled(data.features), scale=None, only_confusion=True))
+    by_svi = svi_posterior(head.model, head.batch, head.start, draws=400, steps=300, seed=1)
+    by_nuts = nuts_posterior(head.model, head.batch, head.start, draws=80, warmup=40, chains=2, seed=1)
+    svi, nuts = (head_draws(head, d, est.memberships_) for d in (by_svi, by_nuts))
+    assert np.ptp(nuts.memberships, axis=(0, 1)).max() < 1e-6  # only the confusion moves
+    assert nuts.stats["diverging"].shape == (2, 80)
+    upper = np.triu_indices(3)
+    a, b = svi.agreement.reshape(-1, 3, 3)[:, *upper], nuts.agreement.reshape(-1, 3, 3)[:, *upper]
+    assert (np.abs(a.mean(0) - b.mean(0)) / b.std(0)).max() < 0.57
+    ratio = a.std(0) / b.std(0)
+    assert 0.5 < ratio.min()
+    assert ratio.max() < 1.6
+
+
+@pytest.mark.parametrize(("method", "chains", "options"), [
+    ("svi", 1, {"draws": 12, "steps": 60}),
+    ("ensemble", 2, {"chains": 2, "draws": 2}),
+    ("nuts", 2, {"chains": 2, "draws": 6, "warmup": 6, "sites": "confusion"}),
+])  # fmt: skip
+def test_inference_data(est, noisy_blobs, method, chains, options, caplog):
+    a = noisy_blobs.answers
+    who = np.arange(len(a.similar)) % 4
+    idata = est.posterior(noisy_blobs.X, a.pairs, a.similar, who, method=method, **options)
+    assert idata.posterior["memberships"].dims == ("chain", "draw", "item", "cluster")
+    assert idata.posterior["agreement"].dims == ("chain", "draw", "cluster", "cluster_b")
+    assert idata.posterior["confusion"].dims == ("chain", "draw", "observed", "cluster")
+    assert idata.posterior.sizes["chain"] == chains
+    A = idata.posterior["confusion"].values
+    np.testing.assert_allclose(A.sum(axis=-2), 1.0, atol=1e-5)
+    np.testing.assert_allclose(np.swapaxes(A, -1, -2) @ A, idata.posterior["agreement"].values, atol=1e-5)
+    F, B = idata.posterior["memberships"].values[0, -1].astype(float), idata.posterior["agreement"].values[0, -1]
+    p = np.einsum("mk,kl,ml->m", F[a.pairs[:, 0]], B, F[a.pairs[:, 1]])
+    expected = np.log(np.where(a.similar, p, 1 - p))
+    np.testing.assert_allclose(idata.log_likelihood["similar"].values[0, -1], expected, atol=1e-4)
+    assert idata.observed_data["similar"].values.tolist() == a.similar.astype(int).tolist()
+    assert set(np.unique(idata.posterior_predictive["similar"].values)) <= {0, 1}
+    assert idata.constant_data["annotator"].values.tolist() == who.tolist()
+    assert idata.attrs["method"] == method
+    assert json.loads(idata.attrs["versions"])["torch"]
+    if method == "nuts":  # six draws of two chains: it must not claim to have converged
+        assert idata.attrs["status"] == "not converged"
+        assert "r_hat" in idata.attrs["message"]
+        assert "did not converge" in caplog.text
+
+
+def test_draws_repeat_and_clusters_are_aligned(est, noisy_blobs):
+    a = noisy_blobs.answers
+    one, two = (
+        est.posterior(noisy_blobs.X, a.pairs, a.similar, method="ensemble", chains=3, draws=1) for _ in range(2)
+    )
+    np.testing.assert_array_equal(one.posterior["memberships"].values, two.posterior["memberships"].values)
+    # Random starts number clusters differently; aligned, every chain's labels are nearly the fitted ones.
+    labels = one.posterior["memberships"].values[:, 0].argmax(-1)
+    assert (labels == est.labels_).mean(axis=1).min() > 0.8
+
+
+def test_bad_requests_say_what_to_do(est, noisy_blobs):
+    a = noisy_blobs.answers
+    with pytest.raises(ValueError, match="method: expected one of svi, nuts, ensemble, found 'vb'"):
+        est.posterior(noisy_blobs.X, a.pairs, a.similar, method="vb")
+    with pytest.raises(ValueError, match="one chain for 'svi'"):
+        est.posterior(noisy_blobs.X, a.pairs, a.similar, chains=2)
+    vanilla = VanillaDCC(3, random_state=0, **SMALL).fit(noisy_blobs.X, a.pairs, a.similar)
+    with pytest.raises(ValueError, match="sites='head'"):
+        vanilla.posterior(noisy_blobs.X, a.pairs, a.similar, method="nuts", sites="confusion")
+
+
+def test_the_fitted_model_is_left_as_it_was(est, noisy_blobs):
+    before = {k: v.clone() for k, v in est.model_.state_dict().items()}
+    a = noisy_blobs.answers
+    est.posterior(noisy_blobs.X, a.pairs, a.similar, method="nuts", chains=1, draws=4, warmup=2, sites="confusion")
+    est.posterior(noisy_blobs.X, a.pairs, a.similar, method="svi", draws=2, steps=20)
+    for name, value in est.model_.state_dict().items():
+        assert value.dtype == before[name].dtype
+        assert torch.equal(value, before[name])
+    assert isinstance(
+        head_of(est.model_, est.guide_, data_of(noisy_blobs), est._scaled(noisy_blobs.X), scale=1.0), Head
+    )
