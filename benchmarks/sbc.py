@@ -17,7 +17,7 @@ OPTIONS = {
     "svi": {"draws": 200, "steps": 400},
     "normal": {"draws": 200, "steps": 1000},
     "ensemble": {},
-    "nuts": {"draws": 100, "warmup": 100, "chains": 2},
+    "nuts": {"draws": 100, "warmup": 80, "chains": 1},
 }
 THIN = {"svi": 1, "normal": 1, "ensemble": 1, "nuts": 2}
 

@@ -52,6 +52,7 @@ def fit_ensemble(
     config: FitConfig,
     *,
     labels: Tensor | None = None,
+    volume: Tensor | None = None,
     reweight: str | None = "pairs",
     progress: bool = False,
 ) -> Ensemble:
@@ -60,7 +61,8 @@ def fit_ensemble(
     ``reweight="pairs"`` gives every member its own Exponential(1) weights of the answers, a Bayesian bootstrap: the members then
     spread as estimates do under new answers, on top of how far restarts disagree. "items" weighs an answer by the product of
     two such weights, of its items: for answers that go wrong together where they share an item. With ``labels`` (R, N) every
-    member is first fitted to a partition of its own, as ``warm_start`` does. Each member keeps the epoch that predicts
+    member is first fitted to a partition of its own, as ``warm_start`` does; ``volume`` (R,) gives each a weight of its own
+    in place of the model's. Each member keeps the epoch that predicts
     the held-out answers best; all stop when none has improved for ``config.patience`` epochs.
     """
     R, K, M, device = len(nets), like.membership.n_clusters, len(pairs), pairs.x.device
@@ -112,7 +114,7 @@ def fit_ensemble(
             nll = binary_cross_entropy_with_logits(logits, target, reduction="none")
             loss = (nll * weight[:, index]).mean(1)
             if like.volume > 0:
-                loss = loss - like.volume * log_volume(F).to(loss)
+                loss = loss - weight_of_volume * log_volume(F).to(loss)
             if stochastic:
                 loss = loss - prior(torch.softmax(raw, -1), like.confusion.concentration)
             if like.partition_weight > 0:
@@ -122,6 +124,7 @@ def fit_ensemble(
                 loss = loss - prior(columns, like.partition_concentration)
             return loss
 
+        weight_of_volume = pairs.x.new_full((R,), like.volume) if volume is None else volume.to(pairs.x)
         confusions = [t for t in (raw, judge) if t.requires_grad]
         groups = [{"params": [t for layer in layers for t in layer], "lr": config.lr}]
         groups += [{"params": confusions, "lr": config.confusion_lr}] if confusions else []

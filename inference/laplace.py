@@ -12,9 +12,6 @@ from torch import Tensor
 
 from pdcc.models.annotation import PairBatch
 
-# Curvature is kept above this: that of a Normal(0, 1) prior is one.
-LEAST_CURVATURE = 1e-2
-
 
 @dataclass(frozen=True)
 class Unconstrained:
@@ -62,9 +59,22 @@ def find_mode(space: Unconstrained, steps: int = 200) -> Tensor:
     return at.detach() if bool(torch.isfinite(at).all()) else space.start
 
 
-def covariance_root(space: Unconstrained, mode: Tensor) -> Tensor:
-    """A root R (D, D), R R' = inverse Hessian at the mode: D backward passes."""
+def covariance_root(space: Unconstrained, mode: Tensor, widest: float) -> Tensor:
+    """A root R (D, D), R R' = inverse Hessian at the mode: D backward passes.
+
+    Where the mode was not quite reached curvature may be negative: its size counts, and no direction is wider than ``widest``.
+    """
     hessian: Tensor = torch.autograd.functional.hessian(space.energy, mode)
     values, vectors = torch.linalg.eigh(((hessian + hessian.mT) / 2).double())
-    root: Tensor = vectors * values.clamp(min=LEAST_CURVATURE).rsqrt()
+    root: Tensor = vectors * values.abs().clamp(min=widest**-2).rsqrt()
     return root.to(mode)
+
+
+def diagonal_scales(space: Unconstrained, mode: Tensor, widest: float, probes: int = 20) -> Tensor:
+    """1 / sqrt of the Hessian's diagonal (D,), estimated from its products with random signs."""
+    total = torch.zeros_like(mode)
+    for _ in range(probes):
+        signs = torch.sign(torch.rand_like(mode) - 0.5)
+        _, product = torch.autograd.functional.hvp(space.energy, mode, signs)
+        total += signs * product
+    return (total / probes).abs().clamp(min=widest**-2).rsqrt()

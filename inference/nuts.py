@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pdcc.inference.fit import quiet_pyro
 from pdcc.inference.laplace import covariance_root, find_mode, unconstrain
-from pdcc.inference.posterior import Draws
+from pdcc.inference.posterior import Draws, widest
 from pdcc.models.annotation import PairBatch
 
 # A Hessian of this many rows takes as many backward passes; above it NUTS adapts a diagonal mass only.
@@ -38,7 +38,9 @@ def nuts_posterior(
     with quiet_pyro(seed, batch.x.device):
         space = unconstrain(model, batch, start)
         mode = find_mode(space)
-        root = covariance_root(space, mode) if len(mode) <= MOST_WHITENED else torch.eye(len(mode)).to(mode)
+        root = (
+            covariance_root(space, mode, widest(model)) if len(mode) <= MOST_WHITENED else torch.eye(len(mode)).to(mode)
+        )
 
         def straightened(z: dict[str, Tensor]) -> Tensor:
             return space.energy(mode + root @ z["z"])

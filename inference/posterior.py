@@ -12,12 +12,12 @@ from tqdm.auto import tqdm
 
 from pdcc.inference.elbo import negative_elbo
 from pdcc.inference.fit import quiet_pyro
-from pdcc.inference.laplace import covariance_root, find_mode, unconstrain
+from pdcc.inference.laplace import covariance_root, diagonal_scales, find_mode, unconstrain
 from pdcc.models.annotation import PairBatch
 from pdcc.models.local import LocalModule
 
 GUIDES = ("low-rank", "normal")
-# Up to this many latent numbers the low-rank guide has full rank, and sets out from the curvature at the mode.
+# Up to this many latent numbers the low-rank guide has full rank. Either way it sets out from the curvature at the mode.
 FULL_RANK = 400
 RANK = 20
 
@@ -92,25 +92,30 @@ def _make_guide(kind: str, model: PyroModule, batch: PairBatch, start: dict[str,
     """The guide, laid out on the batch."""
     init = init_to_value(values=start)
     latents = sum(int(v.numel()) for v in start.values())
-    if kind == "low-rank" and latents <= FULL_RANK:
-        space = unconstrain(model, batch, start)
-        mode = find_mode(space)
-        q: PyroModule = _FullGuide(model, init_loc_fn=init)
+    if kind == "normal":
+        q: PyroModule = _NormalGuide(model, init_loc_fn=init, init_scale=0.05)
         q(batch)
-        root = covariance_root(space, mode).double()
+        return q
+    space = unconstrain(model, batch, start)
+    mode = find_mode(space)
+    full = latents <= FULL_RANK
+    q = _FullGuide(model, init_loc_fn=init) if full else _LowRankGuide(model, init_loc_fn=init, rank=RANK)
+    q(batch)
+    with torch.no_grad():
+        q.loc.copy_(mode)
+    if full:
+        root = covariance_root(space, mode, widest(model)).double()
         lower = torch.linalg.cholesky(root @ root.mT).to(mode)
-        with torch.no_grad():
-            q.loc.copy_(mode)
         q.scale = lower.diagonal().clone()
         q.scale_tril = lower / lower.diagonal()[:, None]
-        return q
-    q = (
-        _NormalGuide(model, init_loc_fn=init, init_scale=0.05)
-        if kind == "normal"
-        else _LowRankGuide(model, init_loc_fn=init, init_scale=0.05, rank=RANK)
-    )
-    q(batch)
+    else:
+        q.scale = diagonal_scales(space, mode, widest(model))
     return q
+
+
+def widest(model: PyroModule) -> float:
+    """The widest a posterior direction may sensibly be: the prior's deviation, in unconstrained space."""
+    return max(float(getattr(model, "scale", 1.0)), 2.0)
 
 
 def _sites(guide: PyroModule, batch: PairBatch, start: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -10,7 +10,6 @@ from torch import Tensor
 from pdcc.models.annotation import AnnotationModel, PairBatch
 from pdcc.models.confusion import SigmoidConfusion, SigmoidPriorConfusion
 from pdcc.models.membership import Membership
-from pdcc.models.volume import log_volume
 
 
 class HeadModel(AnnotationModel):
@@ -23,7 +22,6 @@ class HeadModel(AnnotationModel):
         n_pairs: M.
         fixed: w (r, K), to leave the memberships at a known value: then only the confusion is uncertain.
 
-    With ``blind`` set, no answers are told: what remains is the prior, tilted by the volume factor.
     Batches hold the basis of *all* items in ``x`` (N, r), and in ``rows`` (2b,) the endpoints of their pairs.
     """
 
@@ -33,8 +31,10 @@ class HeadModel(AnnotationModel):
         if isinstance(confusion, SigmoidConfusion):
             confusion = SigmoidPriorConfusion(K)
         labels = fitted.partition if len(fitted.partition) else None
+        with torch.random.fork_rng(devices=[]):
+            net = Membership(n_basis, K, ())  # of its kind only: the weights are sampled
         super().__init__(
-            Membership(n_basis, K, ()),
+            net,
             confusion,
             n_pairs=n_pairs,
             volume=fitted.volume,
@@ -44,7 +44,6 @@ class HeadModel(AnnotationModel):
         self.register_buffer("zero", torch.zeros(n_basis, K))
         self.register_buffer("fixed", fixed)
         self.scale = scale
-        self.blind = False
 
     def forward(self, batch: PairBatch) -> Tensor:
         """Tell the story; returns the memberships of all items, (N, K)."""
@@ -52,23 +51,19 @@ class HeadModel(AnnotationModel):
         if weight is None:
             weight = pyro.sample("weight", dist.Normal(self.zero, self.scale).to_event(2))
         F = torch.softmax(batch.x @ weight, dim=-1)
-        if self.blind:
-            pyro.factor("volume", self.n_pairs * self.volume * log_volume(F))
-        else:
-            self.tell(F.index_select(0, batch.rows), F, batch)
+        self.tell(F.index_select(0, batch.rows), F, batch)
         return F
 
 
-def basis(hidden: Tensor, weight: Tensor, tolerance: float = 1e-4) -> tuple[Tensor, Tensor]:
+def basis(hidden: Tensor, weight: Tensor, scale: float, tolerance: float = 1e-2) -> tuple[Tensor, Tensor]:
     """(G, w): a narrow basis with G w = logits, for last-layer inputs (N, h) and the weight (h + 1, K), bias last.
 
-    An isotropic Normal prior on the weight stays one under rotation, so the rows [hidden, 1] are rotated to their
-    principal directions, and directions that carry less than ``tolerance`` of the total variation are left out:
-    there the posterior is the prior, and it moves no logit.
+    An isotropic Normal prior of deviation ``scale`` stays one under rotation, so the rows [hidden, 1] are rotated to their
+    principal directions. Left out are directions along which neither the fitted weight nor one prior deviation moves the logits
+    by more than ``tolerance`` (root mean square over items): there the posterior is the prior, and it does not matter.
     """
     rows = torch.cat([hidden, hidden.new_ones(len(hidden), 1)], dim=1).double()
-    values, vectors = torch.linalg.eigh(rows.mT @ rows)
-    # Smallest first: drop the longest run whose share of the trace stays below the tolerance.
-    keep = values.clamp(min=0).cumsum(0) > tolerance * values.sum()
-    V = vectors[:, keep].flip(1)
-    return (rows @ V).to(hidden), (V.mT @ weight.double()).to(hidden)
+    values, V = torch.linalg.eigh(rows.mT @ rows / len(rows))
+    w = V.mT @ weight.double()
+    keep = values.clamp(min=0).sqrt() * w.abs().amax(1).clamp(min=scale) > tolerance
+    return (rows @ V[:, keep].flip(1)).to(hidden), w[keep].flip(0).to(hidden)

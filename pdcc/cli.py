@@ -177,7 +177,7 @@ def simulate(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory for tables and figures; a killed run goes on.")
     ],
-    size: Annotated[int | None, typer.Option(help="Seeds of the study (10), or settings of the bank (200).")] = None,
+    size: Annotated[int | None, typer.Option(help="Seeds of the study (10), or settings of the bank (204).")] = None,
     seed: Seed = 0,
     jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
 ) -> None:

@@ -19,7 +19,7 @@ N_PAIRS = 3000
 N_ANNOTATORS = 8
 SOURCE = "pdcc demo"
 # Of the diagnosis: fewer than its defaults, to be quick.
-DRAWS, RESTARTS = 50, 3
+DRAWS, RESTARTS = 50, 4
 
 
 def _is_demo(run: Path) -> bool:

@@ -1,7 +1,7 @@
 """Pictures of a fit. Every function draws on ``ax`` or on a figure of its own, and returns the Axes it drew on.
 
 Figures are made without pyplot, so nothing global is opened or has to be closed; save with
-``ax.figure.savefig("fit.png")``, and in a notebook end a cell with ``ax.figure``.
+``ax.figure.savefig("fit.png")``. In a notebook pass an ``ax`` made by ``plt.subplots``.
 """
 
 from __future__ import annotations

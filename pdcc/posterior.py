@@ -1,6 +1,5 @@
 """Posterior draws of memberships and confusion as ArviZ's InferenceData, clusters aligned across draws and chains."""
 
-import copy
 import json
 import logging
 import warnings
@@ -17,6 +16,7 @@ from pdcc.inference import FitConfig, point_values
 from pdcc.inference.ensemble import Ensemble, fit_ensemble
 from pdcc.inference.nuts import nuts_posterior
 from pdcc.inference.posterior import GUIDES, Draws, svi_posterior
+from pdcc.inference.prior import tilted_prior
 from pdcc.metrics import align
 from pdcc.models import AnnotationModel, Membership, PairBatch, SigmoidConfusion, similar_logits
 from pdcc.models.head import HeadModel, basis
@@ -31,6 +31,8 @@ METHODS = ("svi", "nuts", "ensemble")
 SIZES = {"svi": (1, 500), "nuts": (4, 500), "ensemble": (4, 5)}
 CONVERGED = 1.01
 PRIOR_WIDTH = 3.0
+# Keeps the seeds of new starts apart from those of a fit's own restarts.
+NEW_STARTS = 104_729
 LEAVES_OUT = {
     "svi": "Normal in unconstrained space, over the confusion and the net's last layer; the layers below stay at their fitted values.",
     "nuts": "The layers below the last stay at their fitted values; chains begin in the fitted mode and tell nothing of others.",
@@ -61,22 +63,26 @@ class Head:
     start: dict[str, Tensor]
 
 
+def _check_items(fitted: AnnotationModel, x: Tensor) -> None:
+    if len(fitted.partition) not in (0, len(x)):
+        raise ValueError(
+            f"X: expected the {len(fitted.partition)} items that were fitted, whose start's labels count as an annotator, found {len(x)}. Pass the same X."
+        )
+
+
 def head_of(
     fitted: AnnotationModel, guide: Any, data: PairData, x: Tensor, *, scale: float | None, only_confusion: bool = False
 ) -> Head:
     """Cut the fitted net below its last layer. ``scale``: prior deviation of the layer's weights; None: three times their
     root mean square (at once theirs, the prior would pull well-determined memberships off the simplex's faces)."""
-    if len(fitted.partition) not in (0, len(x)):
-        raise ValueError(
-            f"X: expected the {len(fitted.partition)} items that were fitted, whose start's labels count as an annotator, found {len(x)}. Pass the same X."
-        )
+    _check_items(fitted, x)
     layers = fitted.membership.layers
     last = cast(torch.nn.Linear, layers[-1])
     with torch.no_grad():
         hidden = layers[:-1](x)
         weight = torch.cat([last.weight.mT, last.bias[None]])
-        G, w = basis(hidden, weight)
-    scale = PRIOR_WIDTH * float(weight.square().mean().sqrt()) if scale is None else scale
+        scale = PRIOR_WIDTH * float(weight.square().mean().sqrt()) if scale is None else scale
+        G, w = basis(hidden, weight, scale)
     model = HeadModel(fitted, G.shape[1], scale, len(data), w if only_confusion else None).to(x.device)
     pairs = tensors(data, G)
     start = {} if only_confusion else {"weight": w}
@@ -139,19 +145,15 @@ def _aligned(
 
 
 def prior_memberships(head: Head, draws: int, seed: int) -> NDArray[np.float32]:
-    """Memberships (draws, N, K) before any answer: from the prior, as the volume factor tilts it (by SVI) where there is one."""
-    model = copy.copy(head.model)
-    model.blind = True
-    shape = head.model.zero.shape
-    if head.model.volume > 0:
-        start = {"weight": head.start["weight"]}
-        weights = svi_posterior(
-            model, head.batch, start, draws=draws, guide="normal", steps=200, lr=5e-2, seed=seed
-        ).sites["weight"][0]
-    else:
-        weights = head.model.scale * torch.randn(draws, *shape, generator=torch.Generator().manual_seed(seed))
-    G = head.batch.x.cpu()
-    return np.stack([torch.softmax(G @ w.to(G), -1).numpy() for w in weights])
+    """Memberships (draws, N, K) before any answer: prior draws, moved as far as the volume factor tilts the prior.
+
+    Everything below the last layer stays fitted, so this is before any answer about the last layer only.
+    """
+    model = head.model
+    weights = tilted_prior(
+        head.batch.x, model.scale, model.n_pairs * model.volume, model.zero.shape[1], draws=draws, seed=seed
+    )
+    return np.stack([torch.softmax(head.batch.x @ w, -1).cpu().numpy() for w in weights])
 
 
 def restarts(
@@ -164,14 +166,19 @@ def restarts(
     draws: int,
     seed: int,
     reweight: str = "pairs",
+    volumes: tuple[float, ...] = (1.0,),
     progress: bool = False,
 ) -> Ensemble:
-    """``chains`` new starts of the whole net, each refitted to ``draws`` reweightings of the answers."""
+    """``chains`` new starts of the whole net, each refitted to ``draws`` reweightings of the answers.
+
+    The starts take the weight of the volume term times each of ``volumes`` in turn.
+    """
+    _check_items(fitted, x)
     train, held, _ = hold_out(data, recipe.validation_fraction, recipe.seed)
     nets: list[Membership] = []
     labels: list[Tensor] = []
     for chain in range(chains):
-        own = seed + RESTART_STRIDE * (chain + 1)
+        own = seed + RESTART_STRIDE * (chain + 1) + NEW_STARTS
         nets += [first_net(recipe, x, None, own)] * draws
         if recipe.init != "random":
             # Features are scaled already.
@@ -185,24 +192,35 @@ def restarts(
     test = None if held is None else tensors(held, x)
     starts = torch.stack(labels) if labels else None
     return fit_ensemble(
-        nets, fitted, tensors(train, x), test, config, labels=starts, reweight=reweight, progress=progress
+        nets,
+        fitted,
+        tensors(train, x),
+        test,
+        config,
+        labels=starts,
+        volume=torch.tensor([fitted.volume * volumes[c % len(volumes)] for c in range(chains) for _ in range(draws)]),
+        reweight=reweight,
+        progress=progress,
     )
 
 
 def ensemble_draws(members: Ensemble, x: Tensor, chains: int, draws: int, reference: NDArray[np.float64]) -> Sampled:
-    """The members as (chains, draws), aligned. "converged": every start has a member whose held-out likelihood is
-    within two standard errors of the best's, by the spread among the members."""
+    """The members as (chains, draws), aligned. "converged": every start's mean held-out score is within two standard
+    errors of the best start's, by the spread of the members within starts."""
     K = reference.shape[1]
     F = members.memberships(x).cpu().float().numpy().reshape(chains, draws, len(reference), K)
     B = members.agreement.double().cpu().numpy().reshape(chains, draws, K, K)
     A = None if members.columns is None else members.columns.double().mT.cpu().numpy().reshape(chains, draws, K, K)
     nll = members.nll.double().cpu().numpy().reshape(chains, draws)
-    spread = float(nll.std())
-    apart = nll.min(axis=1) - nll.min()
-    good = bool((apart <= 2 * spread + 1e-3).all())
+    apart = nll.mean(axis=1) - nll.mean(axis=1).min()
     words = (
-        f"{chains} starts x {draws} reweightings; the starts' best held-out scores differ by up to {apart.max():.3g}."
+        f"{chains} starts x {draws} reweightings; the starts' mean held-out scores differ by up to {apart.max():.3g}."
     )
+    if draws == 1:
+        good, words = False, words + " One member a start shows no spread to compare by: ask for more draws."
+    else:
+        error = float(np.sqrt(2 * nll.var(axis=1, ddof=1).mean() / draws))
+        good = bool((apart <= 2 * error).all())
     return _aligned(F, B, A, reference, "converged" if good else "not converged", words, {"held_out_nll": nll})
 
 

@@ -1,6 +1,7 @@
 """From checked pairs to a trained model: hold out, start, train the candidates, choose by held-out answers."""
 
 import copy
+import hashlib
 import logging
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -91,6 +92,14 @@ def hold_out(data: PairData, fraction: float, seed: int) -> tuple[PairData, Pair
     return (train, held, by) if len(held) else (data, None, "nothing")
 
 
+def fingerprint(data: PairData) -> str:
+    """SHA-256 of the pairs and their answers, in their order."""
+    digest = hashlib.sha256()
+    for part in (data.i, data.j, data.similar):
+        digest.update(np.ascontiguousarray(part).tobytes())
+    return digest.hexdigest()
+
+
 def first_net(recipe: Recipe, x: torch.Tensor, labels: torch.Tensor | None, seed: int) -> Membership:
     """f_theta as training finds it: random, then fitted to ``labels`` (N,) where there are any."""
     with torch.random.fork_rng(devices=[]):
@@ -170,6 +179,7 @@ def train(
     story = {
         "held_out": by,
         "n_held_out": 0 if held is None else len(held),
+        "held_out_sha256": None if held is None else fingerprint(held),
         "start": None
         if start is None
         else {"name": start.name, "reason": start.reason, "table": [list(row) for row in start.table]},

@@ -3,7 +3,7 @@
 import io
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from pdcc.artifact import BEGUN, DESCRIPTION, PAIRS, file_hash, load_run, save_run
+from pdcc.checks import check_features
 from pdcc.estimator import VolMaxDCC
 from pdcc.inference.checkpoint import ArtifactError, load_state, save_state, write_atomic
 from pdcc.pairs import PairData
@@ -98,7 +99,7 @@ def keep_features(run: Path, X: NDArray[Any]) -> None:
 def read_data(run: Path, features: Path | None = None) -> PairData:
     """The data a finished run was fitted to: its own pairs, and the features from where they were (or ``features``).
 
-    The features' hash must be the one recorded: other numbers would be diagnosed as if they had been fitted.
+    The features' hash must be the one recorded, where one was: other numbers would be diagnosed as if they had been fitted.
     """
     source = load_run(run)[1].get("source")
     own = run / FEATURES
@@ -119,10 +120,13 @@ def read_data(run: Path, features: Path | None = None) -> PairData:
         )
     X, ids = read_features(path, id_column=id_column)
     tensors, meta = load_state(run / PAIRS)
-    annotators = None
-    if "annotator" in tensors:
-        names = np.array(meta["annotator_names"], dtype=object)
-        annotators = names[tensors["annotator"].numpy()]
-    pairs = np.column_stack([tensors["i"].numpy(), tensors["j"].numpy()])
-    data = PairData.from_arrays(X, pairs, tensors["similar"].numpy(), annotators)
-    return data if ids is None else replace(data, item_ids=ids)
+    # As they were fitted, codes of annotators included: the held-out annotators are drawn by their codes.
+    return PairData(
+        features=check_features(X),
+        i=tensors["i"].numpy(),
+        j=tensors["j"].numpy(),
+        similar=tensors["similar"].numpy(),
+        annotator=tensors["annotator"].numpy() if "annotator" in tensors else None,
+        annotator_names=tuple(meta["annotator_names"]),
+        item_ids=ids,
+    )

@@ -1,6 +1,6 @@
 """The paper's synthetic study (appendix): membership MSE against the number of pairs, clean and with the paper's A."""
 
-import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,9 @@ from tqdm.auto import tqdm
 
 from pdcc import datasets
 from pdcc.estimator import VolMaxDCC
+from pdcc.inference.checkpoint import write_atomic
 from pdcc.metrics import membership_mse
+from pdcc.records import append_line, one_thread, read_lines
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,18 +36,15 @@ METHODS: dict[str, tuple[str | None, str, float]] = {
 }
 
 
-def run_cell(method: str, n_pairs: int, seed: int, n_items: int = 2000, epochs: int | None = None) -> dict[str, Any]:
+def run_cell(method: str, n_pairs: int, seed: int) -> dict[str, Any]:
     """Fit one method to one draw of the data: MSE on seen and unseen items."""
-    import torch
-
-    torch.set_num_threads(1)
     truth, form, volume = METHODS[method]
-    data = datasets.synthetic(n_items, truth, seed)
+    data = datasets.synthetic(2000, truth, seed)
     answers = data.answers(n_pairs, seed)
     n = data.n_seen
-    setting = FITTED | ({} if epochs is None else {"epochs": epochs})
-    est = VolMaxDCC(3, confusion=form, volume=volume, random_state=seed, **setting)
-    est.fit(data.X[:n], answers.pairs, answers.similar)
+    with one_thread():
+        est = VolMaxDCC(3, confusion=form, volume=volume, random_state=seed, **FITTED)
+        est.fit(data.X[:n], answers.pairs, answers.similar)
     return {
         "method": method,
         "pairs": n_pairs,
@@ -58,30 +57,25 @@ def run_cell(method: str, n_pairs: int, seed: int, n_items: int = 2000, epochs: 
 
 
 def run_study(
-    path: Path,
+    output: Path,
     *,
-    seeds: int = 10,
+    seeds: Sequence[int] = range(10),
     pairs: tuple[int, ...] = PAIRS,
     n_jobs: int = 1,
     progress: bool = False,
-    **options: Any,
 ) -> pd.DataFrame:
-    """Every method, number of pairs and seed that the CSV at ``path`` does not hold yet; a killed run goes on."""
-    have = set()
-    if path.exists():
-        table = pd.read_csv(path)
-        have = set(zip(table["method"], table["pairs"], table["seed"], strict=True))
-    todo = [(m, n, s) for s in range(seeds) for n in pairs for m in METHODS if (m, n, s) not in have]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    work = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(delayed(run_cell)(*one, **options) for one in todo)
+    """Every method, number of pairs and seed that ``output`` does not hold yet; writes synthetic.jsonl and synthetic.csv there."""
+    path = output / "synthetic.jsonl"
+    have = {(r["method"], r["pairs"], r["seed"]): r for r in read_lines(path)}
+    grid = [(m, n, s) for s in seeds for n in pairs for m in METHODS]
+    todo = [cell for cell in grid if cell not in have]
+    work = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(delayed(run_cell)(*cell) for cell in todo)
     for row in tqdm(work, total=len(todo), desc="synthetic study", disable=not progress):
-        fresh = not path.exists()
-        with path.open("a", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, fieldnames=list(row))
-            if fresh:
-                writer.writeheader()
-            writer.writerow(row)
-    return pd.read_csv(path)
+        append_line(path, row)
+        have[row["method"], row["pairs"], row["seed"]] = row
+    table = pd.DataFrame([have[cell] for cell in grid])
+    write_atomic(output / "synthetic.csv", table.to_csv(index=False).encode())
+    return table
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:

@@ -206,3 +206,24 @@ def test_help_is_there_for_everyone(capsys):
     for command in ([], ["fit"], ["predict"], ["demo"]):
         assert pdcc(*command, "--help") == 0
         assert "Usage" in capsys.readouterr().out
+
+
+def test_a_run_holds_out_the_same_annotators_when_read_again(tmp_path, noisy_blobs):
+    """Twenty people numbered 0 to 19: as text their order differs, and others would count as held out."""
+    from pdcc import PairData, runs
+    from pdcc.recipe import hold_out
+
+    np.save(tmp_path / "x.npy", noisy_blobs.X)
+    a = noisy_blobs.answers
+    who = np.arange(len(a.similar)) % 20
+    frame = pd.DataFrame({"i": a.pairs[:, 0], "j": a.pairs[:, 1], "similar": a.similar.astype(int), "annotator": who})
+    frame.to_csv(tmp_path / "pairs.csv", index=False)
+    assert (
+        pdcc("-q", "fit", tmp_path / "x.npy", tmp_path / "pairs.csv", "-k", 3, "-o", tmp_path / "run", "--epochs", 1)
+        == 0
+    )
+    fresh = PairData.read(tmp_path / "x.npy", tmp_path / "pairs.csv")
+    again = runs.read_data(tmp_path / "run")
+    for one, two in zip(hold_out(fresh, 0.1, 0)[:2], hold_out(again, 0.1, 0)[:2], strict=True):
+        assert one.i.tolist() == two.i.tolist()
+        assert one.annotator.tolist() == two.annotator.tolist()

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from pdcc import VolMaxDCC, check_ssc, diagnose
+from pdcc import VanillaDCC, VolMaxDCC, check_ssc, diagnose
 from pdcc.annotators import answer_through, draw_pairs
 from pdcc.cli import main
 from pdcc.identifiability import conditions as c
@@ -14,7 +14,7 @@ from pdcc.simulation import _squeeze
 
 SETTING = {"hidden": (16,), "dropout": 0.0, "scale": "standard", "init": "random", "partition": 0.0, "epochs": 40,
            "lr": 1e-2, "batch_size": 100, "progress": False, "device": "cpu"}  # fmt: skip
-QUICK = {"draws": 100, "n_restarts": 3, "seconds": 5.0}
+QUICK = {"draws": 60, "n_restarts": 4, "seconds": 5.0}
 
 
 def problem(scatter=1.0, n_pairs=3000, seed=0, n=200):
@@ -119,12 +119,16 @@ def test_rivals_are_told_by_the_map_between_solutions():
     Q = _squeeze(3, 0.6)
     others = np.stack([F[:, [2, 0, 1]], F @ Q, rng.dirichlet([1.0] * 3, size=300)])
     nll = rng.exponential(size=200)
-    found = c.find_rivals(F, nll, others, np.stack([nll, nll, nll + 1.0]))
+    found = c.find_rivals(F, nll, others, np.stack([nll, nll, nll + 1.0]), base=1.5)
     np.testing.assert_allclose(found.distance[0], 0.0, atol=1e-9)  # a permutation is no rival
     assert found.distance[1] > c.SAME
     np.testing.assert_allclose(found.determinant, [1.0, np.linalg.det(Q)], rtol=1e-6)
     assert len(found.distance) == 2  # the third predicts worse
     assert c.rival_condition(found).verdict != c.HOLDS
+    alone = c.find_rivals(F, nll, others, np.stack([nll + 3.0] * 3), base=1.5)  # every restart failed
+    assert len(alone.distance) == 0
+    assert c.rival_condition(alone).verdict == c.CANNOT_TELL
+    assert judge({"rank of A'A F'": c.HOLDS}, alone.largest, 6)[0] == "cannot tell"
 
 
 def test_a_rank_deficient_confusion_is_named():
@@ -135,7 +139,7 @@ def test_a_rank_deficient_confusion_is_named():
     B = np.repeat((A.T @ A)[None], 20, axis=0)
     found = c.rank_condition(F, B)
     assert found.verdict == c.FAILS
-    assert "Clusters 0 and 1" in found.advice
+    assert "clusters 0 and 1 apart: merge them" in found.advice
     assert c.rank_condition(F, np.repeat(np.eye(4)[None], 20, axis=0)).verdict == c.HOLDS
 
 
@@ -143,16 +147,82 @@ def test_the_verdict_follows_from_score_and_vetoes():
     fine = dict.fromkeys(
         ("scatter: SSC(eps)", "rank of A'A F'", "no rival", "function class", "independent answers"), c.HOLDS
     )
-    overall, high = judge(fine, 0.002)
+    overall, high = judge(fine, 0.002, 6)
     assert overall == "supported"
-    assert judge(fine, 0.033)[0] == "cannot tell"
-    overall, low = judge(fine, 0.3)
+    assert judge(fine, 0.033, 6)[0] == "cannot tell"
+    overall, low = judge(fine, 0.3, 6)
     assert overall == "not supported"
     assert low < high
-    assert judge(fine, np.inf)[0] == "not supported"
-    assert judge(fine | {"rank of A'A F'": c.FAILS}, 0.002)[0] == "not supported"
+    assert judge(fine, 0.002, 1)[0] == "cannot tell"
+    assert judge(fine | {"rank of A'A F'": c.FAILS}, 0.002, 6)[0] == "not supported"
     for veto in ("scatter: SSC(eps)", "function class"):
-        assert judge(fine | {veto: c.FAILS}, 0.002)[0] == "cannot tell"
+        assert judge(fine | {veto: c.FAILS}, 0.002, 6)[0] == "cannot tell"
+
+
+def test_a_small_cluster_is_not_a_confounded_one():
+    """A = I and one item in a thousand in the last cluster: the rank is full, and nobody should merge the others."""
+    F = np.eye(3)[np.r_[np.zeros(500), np.ones(499), 2].astype(int)]
+    found = c.rank_condition(np.repeat(F[None].astype(np.float32), 5, axis=0), np.repeat(np.eye(3)[None], 5, axis=0))
+    assert found.verdict == c.HOLDS
+
+
+def test_certain_and_wrong_is_no_fit():
+    assert c.class_condition(np.ones(40), np.zeros(40, dtype=bool)).verdict == c.FAILS
+    assert c.class_condition(np.ones(40), np.ones(40, dtype=bool)).verdict == c.CANNOT_TELL
+    rng = np.random.default_rng(0)
+    p = rng.random(2000)
+    assert c.class_condition(p, rng.random(2000) < p).verdict == c.HOLDS
+    assert c.class_condition(p, rng.random(2000) < p**3).verdict == c.FAILS
+
+
+def test_the_prior_is_the_prior_and_the_volume_tilts_it():
+    """Without volume, draws are the Normal's; with a heavy one they must spread wider, whatever was fitted."""
+    import torch
+
+    from pdcc.inference.prior import tilted_prior
+    from pdcc.models import log_volume
+
+    x = torch.randn(80, 3, generator=torch.Generator().manual_seed(0))
+    plain, faint, heavy = (tilted_prior(x, 0.5, weight, 3, draws=60, seed=1) for weight in (0.0, 1e-9, 200.0))
+    assert abs(float(plain.std()) - 0.5) < 0.05  # 540 numbers: a standard error of .015
+    assert abs(float(faint.std()) - 0.5) < 0.1  # dependent moves: about a hundred numbers' worth
+    volumes = [float(log_volume(torch.softmax(x @ w, -1)).mean()) for w in (plain, heavy)]
+    assert volumes[1] > volumes[0] + 1
+
+
+@pytest.mark.parametrize(
+    "case", ["annotators", "partition", "nothing held out", "two clusters", "vanilla", "many latents"]
+)
+def test_it_runs_on_what_people_have(case):
+    rng = np.random.default_rng(0)
+    K = 2 if case == "two clusters" else 3
+    F = rng.dirichlet([0.3] * K, size=60)
+    X = (F @ rng.normal(size=(K, 4))).astype(np.float32)
+    pairs = draw_pairs(60, 400, rng)
+    similar = answer_through(F, pairs, np.eye(K), rng).similar
+    who = np.arange(400) % 12 if case == "annotators" else None
+    options = SETTING | {"epochs": 4, "init": "kmeans" if case == "partition" else "random"}
+    options |= {
+        "partition": 0.5 if case == "partition" else 0.0,
+        "validation_fraction": 0.0 if case == "nothing held out" else 0.1,
+    }
+    options |= {"hidden": (200,) if case == "many latents" else (8,)}
+    made = (
+        VanillaDCC(K, random_state=0, **options)
+        if case == "vanilla"
+        else VolMaxDCC(K, confusion="stochastic", volume=1e-2, random_state=0, **options)
+    )
+    est = made.fit(X, pairs, similar, who)
+    found = est.diagnose(X, pairs, similar, who, draws=3, n_restarts=2, seconds=1.0)
+    assert found.overall in ("supported", "not supported", "cannot tell")
+    assert found.overall != "supported"  # two restarts are too few to support anything
+    assert "nan" not in str(found)
+    json.dumps(found.to_dict(), allow_nan=False)
+    if case == "annotators":
+        with pytest.raises(ValueError, match="expected the answers that were fitted"):
+            est.diagnose(X, pairs, similar, draws=3, n_restarts=2)
+    if case == "nothing held out":
+        assert "fitted answers" in found.table.set_index("condition").loc["no rival", "evidence"]
 
 
 def test_bad_arguments(easy):

@@ -224,6 +224,10 @@ def test_a_tampered_certificate_is_refused():
 
     with pytest.raises(CertificateError, match="negative"):
         swapped(dataclasses.replace(leaf, weights=-leaf.weights)).verify()
+    with pytest.raises(CertificateError, match="not finite"):
+        swapped(dataclasses.replace(leaf, weights=np.full_like(leaf.weights, np.inf))).verify()
+    with pytest.raises(CertificateError, match="overflow"), np.errstate(over="ignore", invalid="ignore"):
+        swapped(dataclasses.replace(leaf, weights=np.full_like(leaf.weights, 1e308))).verify()
     with pytest.raises(CertificateError, match="claimed"):
         swapped(dataclasses.replace(leaf, weights=leaf.weights * 0.5)).verify()
     with pytest.raises(CertificateError, match="not there"):

@@ -23,10 +23,11 @@ from pdcc.metrics import align
 from pdcc.models import AnnotationModel, Membership, PairBatch, StochasticConfusion
 from pdcc.models.head import HeadModel
 from pdcc.posterior import Head, Sampled, ensemble_draws, head_draws
+from pdcc.records import one_thread
 
 Floats = NDArray[np.float64]
 
-STARTS = 8
+STARTS = 5
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ def start_of(problem: Problem, seed: int) -> dict[str, Tensor]:
 
 def engine(problem: Problem, seed: int, *, method: str, **options: Any) -> dict[str, Floats]:
     """Posterior draws of B and the mean rate by one of "svi", "normal" (mean-field), "nuts", "ensemble"; clusters named as in the truth."""
-    drawn = _draw(problem, seed, method, options)
+    with one_thread():
+        drawn = _draw(problem, seed, method, options)
     mean = drawn.memberships.mean(axis=(0, 1), dtype=np.float64)
     order = align(problem.truth, mean)
     F = drawn.memberships.reshape(-1, *drawn.memberships.shape[2:]).astype(np.float64)
@@ -111,7 +113,6 @@ def engine(problem: Problem, seed: int, *, method: str, **options: Any) -> dict[
 
 
 def _draw(problem: Problem, seed: int, method: str, options: dict[str, Any]) -> Sampled:
-    torch.set_num_threads(1)
     if method == "ensemble":
         return _ensemble(problem, seed, **options)
     start = start_of(problem, seed)

@@ -142,8 +142,8 @@ def verify(certificate: Certificate, memberships: Array) -> Verification:
 def _leaf_bound(leaf: Leaf, generators: Array, branches: Array) -> tuple[float, float]:
     if not (len(leaf.left) == len(leaf.right) == len(leaf.weights)) or not np.isfinite(leaf.level):
         raise CertificateError("leaf: pairs and weights do not match.")
-    if not (leaf.weights >= 0).all():
-        raise CertificateError("leaf: a weight is negative or not a number.")
+    if not (np.isfinite(leaf.weights) & (leaf.weights >= 0)).all():
+        raise CertificateError("leaf: a weight is negative or not finite.")
     ids = np.concatenate([leaf.left, leaf.right])
     if len(ids) and (ids.max() >= len(generators) or ids.min() < -len(branches)):
         raise CertificateError("leaf: names a generator that is not there.")
@@ -151,6 +151,8 @@ def _leaf_bound(leaf: Leaf, generators: Array, branches: Array) -> tuple[float, 
     half = (stacked[leaf.left] * leaf.weights[:, None]).T @ stacked[leaf.right]
     n_clusters = generators.shape[1]
     remainder = leaf.level - np.eye(n_clusters) - (half + half.T) / 2.0
+    if not np.isfinite(remainder).all():
+        raise CertificateError("leaf: its weights overflow.")
     # The sum is only as exact as float64 makes it; what rounding could hide is paid for too.
     lengths = np.linalg.norm(stacked, axis=1)
     rounding = 4.0 * _ROUNDING * n_clusters * float(leaf.weights @ (lengths[leaf.left] * lengths[leaf.right]))

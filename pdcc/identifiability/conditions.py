@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdcc.criticism.calibration import check_calibration, run_calibration
+from pdcc.criticism.calibration import check_calibration, holm, run_calibration
 from pdcc.criticism.predictive import check_predictive
 from pdcc.identifiability.ssc import SSCResult, check_ssc
 from pdcc.metrics import align, membership_mse
@@ -21,13 +21,16 @@ HOLDS, FAILS, CANNOT_TELL = "holds", "fails", "cannot tell"
 SURE = 0.9
 # Smallest over largest singular value of B F': below LOW the answers hardly distinguish some direction.
 RANK_LOW, RANK_GOOD = 0.02, 0.05
+# Rows of B that differ by less than this everywhere are answered alike.
+ALIKE = 0.15
 # Two solutions count as the same up to this membership MSE (the paper's, in [0, 2]).
 SAME = 0.03
 NEIGHBOURS = 10
-# A scatter ratio below 1 - CLEARLY * eps is clearly too small.
-CLEARLY = 8
-# p below which triangles or wedges count as dependent: a hundred replicates can reach it.
-DEPENDENT = 0.02
+IMPOSSIBLE = 1e-9
+# A scatter ratio this far below 1 - eps is clearly too small.
+CLEARLY = 0.35
+# p below which triangles or wedges count as dependent: two hundred replicates can reach it after adjustment.
+DEPENDENT = 0.05
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ class Scattered:
 
 def scattered(draws: Sequence[Draws] | Draws, eps: float, seconds: float, seed: int = 0) -> Scattered:
     """Check every (N, K) of ``draws``, within ``seconds`` in all."""
-    each = seconds / max(len(draws), 1)
+    each = max(seconds / max(len(draws), 1), 1e-3)
     return Scattered(tuple(check_ssc(F, eps=eps, time_limit=each, random_state=seed) for F in draws))
 
 
@@ -103,7 +106,7 @@ def scatter_condition(
     # Estimated memberships keep off the faces (a true ratio of 1 reads .93 at 20 answers an item), so only a ratio far
     # below 1 - eps counts against the condition.
     if verdict != HOLDS:
-        short = max(mean.rho_ub, averaged.rho_ub) < 1 - CLEARLY * eps
+        short = max(mean.rho_ub, averaged.rho_ub) < 1 - eps - CLEARLY
         verdict = FAILS if short else CANNOT_TELL
     evidence: dict[str, float | str] = {
         "eps": eps,
@@ -133,6 +136,7 @@ def anchor_condition(
 ) -> Condition:
     """Anchors: every cluster has an item purely in it. Named, so that one can look at them."""
     probability = draws.anchored(eps)
+    known = [r.anchor_ratio for r in draws.results if not np.isnan(r.anchor_ratio)]
     order = np.argsort(-mean, axis=0)[:3]
     purest = {
         f"purest of cluster {k}": ", ".join(f"{names[n]} ({mean[n, k]:.3f})" for n in order[:, k])
@@ -144,7 +148,7 @@ def anchor_condition(
     if verdict != HOLDS:
         advice = f"Look for items that are typical of cluster {int(tops.argmin())} (purest membership {tops.min():.2f}) and ask about them."
     evidence: dict[str, float | str] = {
-        "ratio draw-wise (median)": float(np.nanmedian([r.anchor_ratio for r in draws.results])),
+        "ratio draw-wise (median)": float(np.median(known)) if len(known) else "unknown: out of time",
         "ratio of the mean": of_mean.anchor_ratio,
         "ratio neighbour-averaged": of_averaged.anchor_ratio,
         **purest,
@@ -153,21 +157,30 @@ def anchor_condition(
 
 
 def rank_condition(draws: Draws, agreement: Floats) -> Condition:
-    """rank(A'A F') = K, as the ratio of the smallest to the largest singular value of B F' in every draw."""
+    """rank(A'A F') = K: the ratio of the smallest to the largest singular value of B F' in every draw.
+
+    Columns of F are scaled to equal length first: that leaves the rank, and a small cluster does not pass for a confounded one.
+    """
     K = agreement.shape[-1]
-    ratios = []
+    ratios, weakest = [], np.zeros(K)
     for F, B in zip(draws, agreement, strict=True):
-        gram = F.astype(np.float64).T @ F.astype(np.float64)
-        values = np.linalg.eigvalsh(B @ gram @ B.T).clip(min=0)  # squared singular values of B F'
+        unit = F.astype(np.float64) / np.maximum(np.linalg.norm(F.astype(np.float64), axis=0), 1e-12)
+        values, vectors = np.linalg.eigh(B @ (unit.T @ unit) @ B.T)  # squared singular values
+        values = values.clip(min=0)
         ratios.append(float(np.sqrt(values[0] / values[-1])))
+        weakest += np.abs(vectors[:, 0])
     low, high = np.quantile(ratios, [0.05, 0.95])
     verdict = HOLDS if low > RANK_GOOD else FAILS if high < RANK_LOW else CANNOT_TELL
     advice = ""
     if verdict != HOLDS:
+        a, b = sorted(np.argsort(-weakest)[:2].tolist())
         B = agreement.mean(axis=0)
-        distance = np.square(B[:, None] - B[None]).sum(axis=2) + 10 * np.eye(K)
-        a, b = np.unravel_index(distance.argmin(), distance.shape)
-        advice = f"Clusters {min(a, b)} and {max(a, b)} are answered almost alike: merge them (n_clusters={K - 1}), or ask annotators who can tell them apart."
+        alike = float(np.abs(B[a] - B[b]).max()) < ALIKE and K > 2
+        advice = f"The answers hardly tell clusters {a} and {b} apart: " + (
+            f"merge them (n_clusters={K - 1}), or ask annotators who can."
+            if alike
+            else "ask more pairs between and within them."
+        )
     evidence: dict[str, float | str] = {
         "singular-value ratio (median)": float(np.median(ratios)),
         "5 %": float(low),
@@ -219,8 +232,19 @@ def class_condition(probability: Floats, similar: NDArray[np.bool_]) -> Conditio
     }
     if found.slope is not None:
         evidence["slope"] = found.slope
+    # A pair that was certain to be answered one way, and was answered the other, needs no test.
+    refuted = int(np.sum(np.where(similar, probability, 1 - probability) < IMPOSSIBLE))
+    if refuted:
+        advice = (
+            f"{refuted} held-out answers had no probability at all under the fit. Allow for a confusion, or fit again."
+        )
+        return Condition("function class", "Assumption 3.2", FAILS, None, None, evidence, advice)
     if len(bad) == 0:
-        return Condition("function class", "Assumption 3.2", HOLDS, None, None, evidence)
+        told = bool((table["verdict"] == "calibrated").any())
+        advice = "" if told else "The held-out answers cannot show calibration: hold out more of them."
+        return Condition(
+            "function class", "Assumption 3.2", HOLDS if told else CANNOT_TELL, None, None, evidence, advice
+        )
     advice = f"{bad['sentence'].iloc[0]} Try a wider net, another confusion, or more answers."
     return Condition("function class", "Assumption 3.2", FAILS, None, None, evidence, advice)
 
@@ -237,11 +261,12 @@ class Rivals:
     determinant: Floats
     better: float
     n_tried: int
+    compared_on: str = "held-out answers"
 
     @property
-    def largest(self) -> float:
-        """Distance of the farthest equally good solution: the fitted one may be as far from the truth."""
-        return float(self.distance.max()) if len(self.distance) else np.inf
+    def largest(self) -> float | None:
+        """Distance of the farthest equally good solution: the fitted one may be as far from the truth. None: there is no other."""
+        return float(self.distance.max()) if len(self.distance) else None
 
 
 def linear_map(F: Floats, other: Floats) -> Floats:
@@ -250,28 +275,33 @@ def linear_map(F: Floats, other: Floats) -> Floats:
     return np.asarray(found)
 
 
-def find_rivals(F: Floats, nll: Floats, others: Draws, other_nll: Floats) -> Rivals:
+def find_rivals(
+    F: Floats, nll: Floats, others: Draws, other_nll: Floats, base: float, compared_on: str = "held-out answers"
+) -> Rivals:
     """Of the solutions ``others`` (R, N, K), those that predict held-out answers as well as the best.
 
-    nll: of the fitted solution on each held-out answer, (H,); other_nll: (R, H). As well: within two standard errors, after
-    allowing all others the median of their losses, which is what being fitted to reweighted answers costs.
+    nll: of the fitted solution on each held-out answer, (H,); other_nll: (R, H); base: nats an answer of knowing only how often
+    "similar" is said. As well: within two standard errors, after allowing all others the median of their losses, which is what being
+    fitted to reweighted answers costs, but no more than a quarter of what the best gains over ``base``.
     """
     everyone = np.concatenate([nll[None], other_nll])
     best = everyone[everyone.mean(axis=1).argmin()]
     gap = everyone - best
-    se = gap.std(axis=1, ddof=1) / np.sqrt(gap.shape[1])
-    equal = gap.mean(axis=1) <= 2 * se + np.median(gap[1:].mean(axis=1)) + 1e-12
+    se = gap.std(axis=1, ddof=min(1, gap.shape[1] - 1)) / np.sqrt(gap.shape[1])
+    cost = min(float(np.median(gap[1:].mean(axis=1))), max(0.0, (base - float(best.mean())) / 4))
+    equal = gap.mean(axis=1) <= 2 * se + cost + 1e-12
     kept = [F_r.astype(np.float64) for F_r, good in zip(others, equal[1:], strict=True) if good]
     distance = np.array([membership_mse(F, F_r) for F_r in kept])
     determinant = np.array([abs(np.linalg.det(linear_map(F, F_r))) for F_r in kept])
     better = float(gap[0].mean() / se[0]) if se[0] > 0 else 0.0
-    return Rivals(distance, determinant, better, len(others))
+    return Rivals(distance, determinant, better, len(others), compared_on)
 
 
 def rival_condition(rivals: Rivals) -> Condition:
     """Largest volume among the optima: no rival fits as well and is not a permutation of the fitted solution."""
     evidence: dict[str, float | str] = {
         "restarts": float(rivals.n_tried),
+        "compared on": rivals.compared_on,
         "that predict as well": float(len(rivals.distance)),
         "fitted one behind the best (z)": rivals.better,
     }
@@ -296,23 +326,29 @@ def rival_condition(rivals: Rivals) -> Condition:
 
 
 def independence_condition(predictive: Any) -> Condition:
-    """Answers independent given memberships: triangles and wedges as in replicated answers."""
+    """Answers independent given memberships: triangles and wedges as in replicated answers (p adjusted by Holm over them).
+
+    evidence["errors"] is "consistent" where an item's answers support each other too much (errors made once an item), and
+    "contradictory" where they do so too little.
+    """
     table = check_predictive(predictive, level=DEPENDENT)
-    table = table[table["statistic"].str.contains("triangle|wedge")]
-    evidence: dict[str, float | str] = {}
-    for row in table.to_dict("records"):
-        evidence[row["statistic"]] = f"p = {row['p']:.3f}" if row["p"] is not None else "no value"
-    misfit = table[table["verdict"] == "misfit"]
-    if len(misfit):
-        advice = f"{misfit['sentence'].iloc[0]} Errors look consistent across an item's pairs: count on fewer effective answers, and ask several people."
+    rows = table[table["statistic"].str.contains("triangle|wedge")].to_dict("records")
+    adjusted = holm([row["p"] for row in rows])
+    evidence: dict[str, float | str] = {
+        row["statistic"]: "no value" if p is None else f"p = {p:.3f}" for row, p in zip(rows, adjusted, strict=True)
+    }
+    misfits = [row for row, p in zip(rows, adjusted, strict=True) if p is not None and p < DEPENDENT]
+    if misfits:
+        consistent = any(
+            (row["observed"] > row["replicated"]) != row["statistic"].startswith("broken") for row in misfits
+        )
+        evidence["errors"] = "consistent" if consistent else "contradictory"
+        advice = (
+            "Errors are consistent across an item's pairs, as when each item is labelled once and labels compared: count on fewer effective answers, and ask several people."
+            if consistent
+            else "Answers contradict each other more than the model expects: look at what annotators disagree about, or allow for a confusion."
+        )
         return Condition("independent answers", "model", FAILS, None, None, evidence, advice)
-    fits = (table["verdict"] == "fits").any()
-    return Condition(
-        "independent answers",
-        "model",
-        HOLDS if fits else CANNOT_TELL,
-        None,
-        None,
-        evidence,
-        "" if fits else "Too few pairs share items to see dependence: ask pairs that form triangles.",
-    )
+    fits = any(row["verdict"] == "fits" for row in rows)
+    advice = "" if fits else "Too few pairs share items to see dependence: ask pairs that form triangles."
+    return Condition("independent answers", "model", HOLDS if fits else CANNOT_TELL, None, None, evidence, advice)

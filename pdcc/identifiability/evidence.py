@@ -10,16 +10,20 @@ from pdcc.criticism.predictive import Predictive, run_predictive
 from pdcc.identifiability import conditions as c
 from pdcc.identifiability.ssc import SSCResult, check_ssc
 from pdcc.inference.evaluate import pair_nll
-from pdcc.inference.posterior import svi_posterior
+from pdcc.inference.posterior import Draws, svi_posterior
 from pdcc.pairs import PairData
 from pdcc.posterior import head_draws, head_of, prior_memberships, restarts, to_inference_data
-from pdcc.recipe import hold_out, tensors
+from pdcc.recipe import fingerprint, hold_out, tensors
 
 Floats = NDArray[np.float64]
 
 # How the time for scatter checks is shared: draws, prior draws, and each of the two point estimates.
 SHARES = (0.7, 0.15, 0.075)
 STEPS = 300
+# Predictive p-values below the level asked for take this many replicates, however few draws are checked for scatter.
+REPLICATES = 200
+# The weight of the volume term is a choice: solutions for other weights that predict as well are rivals too.
+VOLUMES = (1.0, 1 / 3, 3.0)
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class Evidence:
     held_out: tuple[Floats, NDArray[np.bool_]]
     asked: Floats
     free: bool
-    posterior: str
+    posterior: Draws
 
 
 def gather(
@@ -59,23 +63,30 @@ def gather(
 ) -> Evidence:
     """Draw, check, refit and replicate for a fitted estimator; arguments are those of ``diagnose``."""
     recipe, x = est._fitted_recipe(), est._scaled(data.features)
+    _, held, _ = hold_out(data, recipe.validation_fraction, recipe.seed)
+    if held is not None and est.story_.get("held_out_sha256") not in (None, fingerprint(held)):
+        raise ValueError(
+            "pairs, similar, annotators: expected the answers that were fitted, in their order and with their annotators, found others. Pass what fit was given: answers that were fitted cannot serve as held out."
+        )
     fitted = est._memberships(data.features)
 
     head = head_of(est.model_, est.guide_, data, x, scale=None)
-    found = svi_posterior(head.model, head.batch, head.start, draws=draws, steps=STEPS, seed=seed, progress=progress)
+    many = max(draws, REPLICATES)
+    found = svi_posterior(head.model, head.batch, head.start, draws=many, steps=STEPS, seed=seed, progress=progress)
     drawn = head_draws(head, found, fitted)
-    F = drawn.memberships[0]
+    F, B = drawn.memberships[0, :draws], drawn.agreement[0, :draws]
     mean = F.mean(axis=0, dtype=np.float64)
     mean /= mean.sum(axis=1, keepdims=True)
     of_prior = c.scattered(prior_memberships(head, max(draws // 4, 2), seed), eps, SHARES[1] * seconds)
     of_draws = c.scattered(F, eps, SHARES[0] * seconds)
-    averaged = c.neighbour_average(mean, data.features)
+    averaged = c.neighbour_average(mean, x.cpu().numpy())
     of_mean, of_averaged = (check_ssc(one, eps=eps, time_limit=SHARES[2] * seconds) for one in (mean, averaged))
 
     idata = to_inference_data(drawn, data, method="svi", seed=seed, settings={})
-    predictive = run_predictive(idata, draws=draws, twins=20, seed=seed)
+    predictive = run_predictive(idata, draws=many, twins=20, seed=seed)
     # Where an item's answers go wrong together, items and not answers are what a bootstrap must draw.
-    reweight = "items" if c.independence_condition(predictive).verdict == c.FAILS else "pairs"
+    errors = c.independence_condition(predictive).evidence.get("errors")
+    reweight = "items" if errors == "consistent" else "pairs"
     members = restarts(
         recipe,
         est.model_,
@@ -85,28 +96,32 @@ def gather(
         draws=1,
         seed=seed + est.seed_,
         reweight=reweight,
+        volumes=VOLUMES,
         progress=progress,
     )
-    _, held, _ = hold_out(data, recipe.validation_fraction, recipe.seed)
     tested = tensors(data if held is None else held, x)
     others = members.memberships(x)
     everyone = [(x.new_tensor(fitted), x.new_tensor(est.agreement_)), *zip(others, members.agreement, strict=True)]
     nll = np.stack([pair_nll(F_r, B_r, tested).double().cpu().numpy() for F_r, B_r in everyone])
     similar = tested.similar.cpu().numpy() > 0.5
+    rate = float(similar.mean().clip(1e-6, 1 - 1e-6))
+    base = float(-np.mean(np.where(similar, np.log(rate), np.log1p(-rate))))
     likelihood = np.exp(-nll[0])
+    compared_on = "held-out answers" if held is not None else "fitted answers, since none were held out"
+    n_held = 0 if held is None else len(held)  # answers that were fitted to show no calibration
     asked = np.einsum("mk,kl,ml->m", fitted[data.i], est.agreement_, fitted[data.j]).clip(0, 1)
     return Evidence(
         draws=F,
-        agreement=drawn.agreement[0],
+        agreement=B,
         mean=mean,
         of_draws=of_draws,
         of_prior=of_prior,
         of_mean=of_mean,
         of_averaged=of_averaged,
         predictive=predictive,
-        rivals=c.find_rivals(fitted, nll[0], others.cpu().numpy(), nll[1:]),
-        held_out=(np.where(similar, likelihood, 1 - likelihood).clip(0, 1), similar),
+        rivals=c.find_rivals(fitted, nll[0], others.cpu().numpy(), nll[1:], base, compared_on),
+        held_out=(np.where(similar, likelihood, 1 - likelihood).clip(0, 1)[:n_held], similar[:n_held]),
         asked=asked,
         free=recipe.confusion != "none",
-        posterior=found.message,
+        posterior=found,
     )
