@@ -232,7 +232,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         typer.echo(f"pdcc: {error}", err=True)
         code = 2
     finally:
-        logging.getLogger("pdcc").handlers.clear()
+        log = logging.getLogger("pdcc")
+        log.handlers.clear()
+        log.setLevel(logging.NOTSET)  # as it was: others in this process may listen
     if code == 130:
         typer.echo("Interrupted. An interrupted pdcc fit goes on with --resume.", err=True)
     with contextlib.suppress(BrokenPipeError):

@@ -227,3 +227,11 @@ def test_a_run_holds_out_the_same_annotators_when_read_again(tmp_path, noisy_blo
     for one, two in zip(hold_out(fresh, 0.1, 0)[:2], hold_out(again, 0.1, 0)[:2], strict=True):
         assert one.i.tolist() == two.i.tolist()
         assert one.annotator.tolist() == two.annotator.tolist()
+
+
+def test_quiet_lasts_only_as_long_as_the_command(files, caplog):
+    import logging
+
+    assert pdcc("-q", "predict", files / "none", files / "x.npy", "-o", files / "out.csv") == 2
+    assert logging.getLogger("pdcc").level == logging.NOTSET
+    assert not logging.getLogger("pdcc").handlers

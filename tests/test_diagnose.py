@@ -128,7 +128,7 @@ def test_rivals_are_told_by_the_map_between_solutions():
     alone = c.find_rivals(F, nll, others, np.stack([nll + 3.0] * 3), base=1.5)  # every restart failed
     assert len(alone.distance) == 0
     assert c.rival_condition(alone).verdict == c.CANNOT_TELL
-    assert judge({"rank of A'A F'": c.HOLDS}, alone.largest, 6)[0] == "cannot tell"
+    assert judge({"rank of A'A F'": c.HOLDS}, alone.mean, 6, False)[0] == "cannot tell"
 
 
 def test_a_rank_deficient_confusion_is_named():
@@ -147,16 +147,16 @@ def test_the_verdict_follows_from_score_and_vetoes():
     fine = dict.fromkeys(
         ("scatter: SSC(eps)", "rank of A'A F'", "no rival", "function class", "independent answers"), c.HOLDS
     )
-    overall, high = judge(fine, 0.002, 6)
+    overall, high = judge(fine, 0.002, 6, True)
     assert overall == "supported"
-    assert judge(fine, 0.033, 6)[0] == "cannot tell"
-    overall, low = judge(fine, 0.3, 6)
+    assert judge(fine, 0.035, 6, True)[0] == "cannot tell"
+    overall, low = judge(fine, 0.3, 6, True)
     assert overall == "not supported"
     assert low < high
-    assert judge(fine, 0.002, 1)[0] == "cannot tell"
-    assert judge(fine | {"rank of A'A F'": c.FAILS}, 0.002, 6)[0] == "not supported"
+    assert judge(fine, 0.002, 1, True)[0] == "cannot tell"
+    assert judge(fine | {"rank of A'A F'": c.FAILS}, 0.002, 6, True)[0] == "not supported"
     for veto in ("scatter: SSC(eps)", "function class"):
-        assert judge(fine | {veto: c.FAILS}, 0.002, 6)[0] == "cannot tell"
+        assert judge(fine | {veto: c.FAILS}, 0.002, 6, True)[0] == "cannot tell"
 
 
 def test_a_small_cluster_is_not_a_confounded_one():

@@ -264,9 +264,9 @@ class Rivals:
     compared_on: str = "held-out answers"
 
     @property
-    def largest(self) -> float | None:
-        """Distance of the farthest equally good solution: the fitted one may be as far from the truth. None: there is no other."""
-        return float(self.distance.max()) if len(self.distance) else None
+    def mean(self) -> float | None:
+        """Mean distance of equally good solutions: the fitted one may be as far from the truth. None: there is no other."""
+        return float(self.distance.mean()) if len(self.distance) else None
 
 
 def linear_map(F: Floats, other: Floats) -> Floats:

@@ -15,8 +15,9 @@ from pdcc.pairs import PairData
 from pdcc.settings import show_progress
 
 # Frozen on simulated settings of other seeds than those reported in docs/results.md. A membership MSE of .03 or less is
-# as likely as not where the farthest solution that predicts as well lies at HALF; support ends at .028, denial begins at .037.
-HALF, STEEPNESS = 0.035, 4
+# as likely as not where the spread of solutions is HALF: less under a free confusion, where the volume term leads all of them astray alike.
+HALF = {False: 0.06, True: 0.038}
+STEEPNESS = 4
 SUPPORTED, DENIED = 0.7, 0.45
 FEWEST = 4
 
@@ -157,20 +158,23 @@ def diagnose_data(
         c.independence_condition(e.predictive),
         c.alpha_condition(e.asked),
     )
-    overall, score = judge({r.name: r.verdict for r in rows}, e.rivals.largest, n_restarts)
+    spread = None if e.rivals.mean is None else e.rivals.mean + e.spread
+    overall, score = judge({r.name: r.verdict for r in rows}, spread, n_restarts, e.free)
     settings = {"draws": draws, "n_restarts": n_restarts, "eps": eps, "seconds": seconds, "random_state": random_state, "posterior": e.posterior.status, "posterior_message": e.posterior.message}  # fmt: skip
+    settings |= {"refits' distance": e.rivals.mean, "posterior's distance": e.spread}
     return Diagnosis(overall, e.free, score, rows, settings | {"versions": package_versions()})
 
 
-def judge(verdicts: dict[str, str], largest_error: float | None, n_restarts: int) -> tuple[str, float]:
-    """(overall, score) from the conditions' verdicts and the distance of the farthest solution that fits as well.
+def judge(verdicts: dict[str, str], spread: float | None, n_restarts: int, free: bool) -> tuple[str, float]:
+    """(overall, score) from the conditions' verdicts and the spread of solutions around the fitted memberships.
 
-    The score is a falling function of that distance alone. A condition without which no theorem or no model stands
+    The spread is how far refits that predict as well lie from them, on average, plus how far posterior draws do (membership MSE).
+    The score is a falling function of it alone. A condition without which no theorem or no model stands
     can only take support away, never give it; nor is there support from fewer than ``FEWEST`` restarts, which can miss rivals.
     """
-    if largest_error is None:  # no other solution predicts as well: nothing to compare with
+    if spread is None:  # no other solution predicts as well: nothing to compare with
         return "cannot tell", 0.5
-    score = 1 / (1 + (min(largest_error, 2.0) / HALF) ** STEEPNESS)
+    score = 1 / (1 + (min(spread, 2.0) / HALF[free]) ** STEEPNESS)
     if score < DENIED or verdicts["rank of A'A F'"] == c.FAILS:
         return "not supported", min(score, DENIED)
     vetoed = c.FAILS in (verdicts["scatter: SSC(eps)"], verdicts["function class"]) or n_restarts < FEWEST

@@ -11,6 +11,7 @@ from pdcc.identifiability import conditions as c
 from pdcc.identifiability.ssc import SSCResult, check_ssc
 from pdcc.inference.evaluate import pair_nll
 from pdcc.inference.posterior import Draws, svi_posterior
+from pdcc.metrics import membership_mse
 from pdcc.pairs import PairData
 from pdcc.posterior import head_draws, head_of, prior_memberships, restarts, to_inference_data
 from pdcc.recipe import fingerprint, hold_out, tensors
@@ -31,6 +32,7 @@ class Evidence:
     """Everything ``diagnose`` looks at; none of it knows the truth.
 
     draws: memberships (S, N, K) and agreement (S, K, K) of SVI draws; mean: their mean memberships, (N, K).
+    spread: mean distance (membership MSE) of the draws from the fitted memberships.
     of_draws, of_prior, of_mean, of_averaged: scatter checks. rivals: refits that predict as well.
     held_out: probability and answer of every held-out pair, (H,) each. asked: fitted probability of every pair, (M,).
     """
@@ -38,6 +40,7 @@ class Evidence:
     draws: NDArray[np.float32]
     agreement: Floats
     mean: Floats
+    spread: float
     of_draws: c.Scattered
     of_prior: c.Scattered
     of_mean: SSCResult
@@ -114,6 +117,7 @@ def gather(
         draws=F,
         agreement=B,
         mean=mean,
+        spread=float(np.mean([membership_mse(fitted, one) for one in F])),
         of_draws=of_draws,
         of_prior=of_prior,
         of_mean=of_mean,
