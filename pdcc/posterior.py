@@ -33,6 +33,7 @@ CONVERGED = 1.01
 PRIOR_WIDTH = 3.0
 # Keeps the seeds of new starts apart from those of a fit's own restarts.
 NEW_STARTS = 104_729
+ITEMS_OF_TILT = 2000
 LEAVES_OUT = {
     "svi": "Normal in unconstrained space, over the confusion and the net's last layer; the layers below stay at their fitted values.",
     "nuts": "The layers below the last stay at their fitted values; chains begin in the fitted mode and tell nothing of others.",
@@ -149,11 +150,11 @@ def prior_memberships(head: Head, draws: int, seed: int) -> NDArray[np.float32]:
 
     Everything below the last layer stays fitted, so this is before any answer about the last layer only.
     """
-    model = head.model
-    weights = tilted_prior(
-        head.batch.x, model.scale, model.n_pairs * model.volume, model.zero.shape[1], draws=draws, seed=seed
-    )
-    return np.stack([torch.softmax(head.batch.x @ w, -1).cpu().numpy() for w in weights])
+    model, x = head.model, head.batch.x
+    some = x[:: max(1, len(x) // ITEMS_OF_TILT)]  # the normalised volume of some items is on the scale of all
+    weight = model.n_pairs * model.volume
+    weights = tilted_prior(some, model.scale, weight, model.zero.shape[1], draws=draws, seed=seed)
+    return np.stack([torch.softmax(x @ w, -1).cpu().numpy() for w in weights])
 
 
 def restarts(
