@@ -28,14 +28,12 @@ class Ensemble:
 
     weights: per layer (R, in, out) and (R, 1, out). agreement: (R, K, K). columns: (R, K, K)[true, observed] or None.
     nll: each member's mean negative log-likelihood of the held-out answers (of its own where none are held out), (R,).
-    fitted: the same on the answers it was fitted to, all weighing one.
     """
 
     weights: tuple[tuple[Tensor, Tensor], ...]
     agreement: Tensor
     columns: Tensor | None
     nll: Tensor
-    fitted: Tensor
 
     @torch.no_grad()
     def memberships(self, x: Tensor) -> Tensor:
@@ -153,7 +151,7 @@ def fit_ensemble(
             B = agreement().detach()
             columns = torch.softmax(raw, -1).detach() if stochastic else None
             stacked = tuple((w.detach(), b.detach()) for w, b in layers)
-            return Ensemble(stacked, B, columns, best_nll, _nll(stacked, B, pairs))
+            return Ensemble(stacked, B, columns, best_nll)
 
 
 def _warm_start(layers: Sequence[tuple[Tensor, Tensor]], x: Tensor, labels: Tensor, p_drop: float, seed: int) -> None:

@@ -296,7 +296,7 @@ def to_inference_data(drawn: Sampled, data: PairData, *, method: str, seed: int,
     """ArviZ's InferenceData: posterior, posterior_predictive, log_likelihood, observed_data, constant_data.
 
     Everything of the size draws x pairs is int8 or float32 and filled one draw at a time: 500 draws of 10,000 pairs and items
-    and ten clusters take about 230 MB.
+    and ten clusters come to 225 MB.
     """
     import arviz
 

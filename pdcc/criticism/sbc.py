@@ -8,7 +8,6 @@ interval covers as often as it claims.
 import json
 import logging
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom, chi2, kstest
 
 from pdcc.criticism.calibration import holm, wilson
+from pdcc.records import append_line
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -89,7 +89,7 @@ def run_sbc(
     results = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs)
     for record in tqdm(results, total=len(todo), disable=not progress, desc="sbc"):
         if path is not None:
-            _append(Path(path), record, settings)
+            append_line(Path(path), record | settings)
         if "error" in record:
             logger.warning("sbc replicate %d failed: %s", record["replicate"], record["error"])
         done[record["replicate"]] = record
@@ -220,19 +220,6 @@ def _replicate(simulate: Simulate, engine: Engine, r: int, seed: int, thin: int)
             ranks[title] = int(np.asarray(rank)[index])
             covered[title] = [bool(c[index]) for c in inside]
     return {"replicate": r, "draws": draws, "ranks": ranks, "covered": covered}
-
-
-def _append(path: Path, record: dict[str, Any], settings: dict[str, int]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab+") as file:
-        # A kill may have left half a line: end it, so that this record starts on a line of its own.
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.write(b"\n")
-        file.write(json.dumps(record | settings).encode() + b"\n")
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _read(path: Path, settings: dict[str, int]) -> dict[int, dict[str, Any]]:
