@@ -12,20 +12,25 @@ from pdcc.models.annotation import PairBatch
 class PairTensors:
     """N items and M answered pairs as tensors on one device.
 
-    x (N, d) features; i, j (M,) row numbers; similar (M,) 1.0 or 0.0.
+    x (N, d) features; i, j (M,) row numbers; similar (M,) 1.0 or 0.0; who (M,) numbers of annotators, or None.
     """
 
     x: Tensor
     i: Tensor
     j: Tensor
     similar: Tensor
+    who: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.i)
 
     def to(self, device: torch.device) -> "PairTensors":
         """The same pairs on another device."""
-        return replace(self, **{name: value.to(device) for name, value in vars(self).items()})
+        return replace(self, **{name: value.to(device) for name, value in self.tensors().items()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """The parts there are, by name."""
+        return {name: value for name, value in vars(self).items() if value is not None}
 
     def batch(self, index: Tensor, *, exact_volume: bool = False) -> PairBatch:
         """The pairs numbered ``index`` (b,), with the features of their 2b endpoints."""
@@ -36,6 +41,7 @@ class PairTensors:
             index=index,
             rows=rows,
             x_all=self.x if exact_volume else None,
+            who=None if self.who is None else self.who[index],
         )
 
 

@@ -13,8 +13,8 @@ from pdcc.inference.batches import PairTensors, epoch_order, index_batches
 from pdcc.inference.fit import quiet_pyro
 from pdcc.inference.state import FitConfig
 from pdcc.inference.warmstart import SMOOTHING, START_BATCH, start_epochs
-from pdcc.models.annotation import AnnotationModel, similar_logits
-from pdcc.models.confusion import SigmoidConfusion, StochasticConfusion
+from pdcc.models.annotation import AnnotationModel, answer_logits
+from pdcc.models.confusion import AnnotatorConfusion, SigmoidConfusion, StochasticConfusion, annotator_columns
 from pdcc.models.membership import Membership
 from pdcc.models.volume import log_volume
 
@@ -27,6 +27,7 @@ class Ensemble:
     """R fitted members: nets as stacked weights, their confusion, and how well they predict.
 
     weights: per layer (R, in, out) and (R, 1, out). agreement: (R, K, K). columns: (R, K, K)[true, observed] or None.
+    everyone: B of each annotator and, last, the shared one, (R, P + 1, K, K), where they are told apart; else None.
     nll: each member's mean negative log-likelihood of the held-out answers (of its own where none are held out), (R,).
     """
 
@@ -34,6 +35,7 @@ class Ensemble:
     agreement: Tensor
     columns: Tensor | None
     nll: Tensor
+    everyone: Tensor | None = None
 
     @torch.no_grad()
     def memberships(self, x: Tensor) -> Tensor:
@@ -87,6 +89,8 @@ def fit_ensemble(
         )
         raw = 2 * identity - 1 if sigmoid else first  # the paper's start, or near the identity
         raw = raw.expand(R, K, K).clone().requires_grad_(sigmoid or stochastic)
+        people = like.confusion if isinstance(like.confusion, AnnotatorConfusion) else None
+        shift = raw.new_zeros(R, 0 if people is None else people.n_annotators, K, K).requires_grad_(people is not None)
         judge = first.expand(R, K, K).clone().requires_grad_(like.partition_weight > 0)
         weight = pairs.x.new_ones(R, M)
         if reweight is not None:
@@ -98,6 +102,7 @@ def fit_ensemble(
             if sigmoid:
                 return torch.sigmoid(raw)
             columns = torch.softmax(raw, -1) if stochastic else identity.expand(R, K, K)
+            columns = columns if people is None else annotator_columns(columns, shift)
             return columns @ columns.mT
 
         def prior(columns: Tensor, concentration: Tensor) -> Tensor:
@@ -107,7 +112,8 @@ def fit_ensemble(
             rows = torch.cat([pairs.i[index], pairs.j[index]])
             F = torch.softmax(_logits(layers, pairs.x[rows], p_drop), -1)
             left, right = F.chunk(2, dim=1)
-            logits = similar_logits(left, right, agreement())
+            who = None if people is None or pairs.who is None else pairs.who[index]
+            logits = answer_logits(left, right, agreement(), who)
             target = pairs.similar[index].expand(R, -1)
             nll = binary_cross_entropy_with_logits(logits, target, reduction="none")
             loss = (nll * weight[:, index]).mean(1)
@@ -115,6 +121,8 @@ def fit_ensemble(
                 loss = loss - weight_of_volume * log_volume(F).to(loss)
             if stochastic:
                 loss = loss - prior(torch.softmax(raw, -1), like.confusion.concentration)
+            if people is not None:
+                loss = loss + (shift / people.deviation).square().sum((1, 2, 3)) / (2 * M)
             if like.partition_weight > 0:
                 columns = torch.softmax(judge, -1)
                 taken = (F @ columns).gather(2, like.partition[rows].expand(R, -1)[..., None])
@@ -123,12 +131,12 @@ def fit_ensemble(
             return loss
 
         weight_of_volume = pairs.x.new_full((R,), like.volume) if volume is None else volume.to(pairs.x)
-        confusions = [t for t in (raw, judge) if t.requires_grad]
+        confusions = [t for t in (raw, judge, shift) if t.requires_grad]
         groups = [{"params": [t for layer in layers for t in layer], "lr": config.lr}]
         groups += [{"params": confusions, "lr": config.confusion_lr}] if confusions else []
         # Members do not meet in the sum of their losses, so one Adam is R of them.
         optimizer = torch.optim.Adam(groups, lr=config.lr)
-        everything = [t for layer in layers for t in layer] + [raw, judge]
+        everything = [t for layer in layers for t in layer] + [raw, judge, shift]
         best = [t.detach().clone() for t in everything]
         best_nll, best_epoch = torch.full((R,), math.inf, device=device), 0
         for epoch in range(config.epochs):
@@ -149,9 +157,10 @@ def fit_ensemble(
             for kept, t in zip(best, everything, strict=True):
                 t.copy_(kept)
             B = agreement().detach()
+            everyone, B = (None, B) if people is None else (B, B[:, -1])
             columns = torch.softmax(raw, -1).detach() if stochastic else None
             stacked = tuple((w.detach(), b.detach()) for w, b in layers)
-            return Ensemble(stacked, B, columns, best_nll)
+            return Ensemble(stacked, B, columns, best_nll, everyone)
 
 
 def _warm_start(layers: Sequence[tuple[Tensor, Tensor]], x: Tensor, labels: Tensor, p_drop: float, seed: int) -> None:
@@ -182,5 +191,5 @@ def _nll(layers: Sequence[tuple[Tensor, Tensor]], agreement: Tensor, pairs: Pair
     rows, where = torch.unique(torch.cat([pairs.i, pairs.j]), return_inverse=True)
     F = torch.softmax(_logits(layers, pairs.x[rows]), -1)
     i, j = where.chunk(2)
-    logits = similar_logits(F[:, i], F[:, j], agreement)
+    logits = answer_logits(F[:, i], F[:, j], agreement, pairs.who if agreement.ndim == 4 else None)
     return binary_cross_entropy_with_logits(logits, pairs.similar.expand(len(logits), -1), reduction="none").mean(1)

@@ -10,7 +10,7 @@ from pyro.nn import PyroModule
 from torch import Tensor
 
 from pdcc.inference.batches import PairTensors
-from pdcc.models.annotation import similar_logits
+from pdcc.models.annotation import answer_logits
 from pdcc.models.volume import log_volume
 
 ROWS_AT_ONCE = 8192
@@ -34,7 +34,7 @@ def point_values(guide: PyroModule) -> dict[str, Tensor]:
 
 
 def point_agreement(model: PyroModule, guide: PyroModule) -> Tensor:
-    """B at the guide's point estimate, (K, K)."""
+    """B at the guide's point estimate, (K, K), or one for each annotator, (R, K, K)."""
     with torch.no_grad(), pyro.condition(data=point_values(guide)):
         return cast(Tensor, model.confusion()).detach()
 
@@ -51,8 +51,8 @@ def memberships(model: PyroModule, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def pair_nll(F: Tensor, agreement: Tensor, pairs: PairTensors) -> Tensor:
-    """Negative log-likelihood of each pair, (M,), from the memberships F (N, K) of all items."""
-    logits = similar_logits(F[pairs.i], F[pairs.j], agreement)
+    """Negative log-likelihood of each pair, (M,), from the memberships F (N, K) of all items and B, (K, K) or (R, K, K)."""
+    logits = answer_logits(F[pairs.i], F[pairs.j], agreement, pairs.who if agreement.ndim == 3 else None)
     return torch.nn.functional.binary_cross_entropy_with_logits(logits, pairs.similar.to(logits), reduction="none")
 
 
@@ -62,7 +62,7 @@ def probe(model: PyroModule, guide: PyroModule, pairs: PairTensors) -> Probe:
     rows, where = torch.unique(torch.cat([pairs.i, pairs.j]), return_inverse=True)
     F = memberships(model, pairs.x[rows])
     i, j = where.chunk(2)
-    nll = pair_nll(F, point_agreement(model, guide), PairTensors(F, i, j, pairs.similar)).mean()
+    nll = pair_nll(F, point_agreement(model, guide), PairTensors(F, i, j, pairs.similar, pairs.who)).mean()
     gram = F.double().mT @ F.double() / len(F)
     smallest = torch.linalg.eigvalsh(torch.nan_to_num(gram))[0]
     values = torch.stack([nll.double(), log_volume(F), smallest]).tolist()

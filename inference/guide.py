@@ -3,7 +3,7 @@
 from pyro.infer.autoguide import AutoDelta, init_to_value
 from pyro.nn import PyroModule
 
-from pdcc.models.confusion import StochasticConfusion
+from pdcc.models.confusion import AnnotatorConfusion, StochasticConfusion
 from pdcc.models.local import LocalModule
 
 
@@ -18,4 +18,6 @@ def map_guide(model: PyroModule) -> MapGuide:
     """
     start = StochasticConfusion(model.membership.n_clusters).initial.to(model.partition_concentration)
     values = {"confusion_columns": start, "partition_columns": start}
+    if isinstance(model.confusion, AnnotatorConfusion):  # nobody departs from the shared one until answers say so
+        values["annotator_shift"] = start.new_zeros(model.confusion.n_annotators, *start.shape)
     return MapGuide(model, init_loc_fn=init_to_value(values=values))

@@ -71,7 +71,7 @@ class TrainingState:
         """What a checkpoint must share with a run to go on with it: configuration, shapes and data."""
         digest = hashlib.sha256()
         for part in (pairs, *([] if held_out is None else [held_out])):
-            for tensor in vars(part).values():
+            for tensor in part.tensors().values():
                 digest.update(tensor.cpu().contiguous().numpy().tobytes())
         shapes = {name: list(value.shape) for name, value in self.modules.state_dict().items()}
         return {"config": dataclasses.asdict(config), "shapes": shapes, "data": digest.hexdigest()}

@@ -1,8 +1,9 @@
 """Pyro programs: the generative models of pdcc. Nothing here trains."""
 
-from pdcc.models.annotation import AnnotationModel, PairBatch, similar_logits
+from pdcc.models.annotation import AnnotationModel, PairBatch, answer_logits, similar_logits
 from pdcc.models.confusion import (
     CONFUSIONS,
+    AnnotatorConfusion,
     NoConfusion,
     SigmoidConfusion,
     StochasticConfusion,
@@ -14,11 +15,13 @@ from pdcc.models.volume import log_volume
 __all__ = [
     "CONFUSIONS",
     "AnnotationModel",
+    "AnnotatorConfusion",
     "Membership",
     "NoConfusion",
     "PairBatch",
     "SigmoidConfusion",
     "StochasticConfusion",
+    "answer_logits",
     "log_volume",
     "make_confusion",
     "similar_logits",

@@ -22,6 +22,7 @@ class PairBatch:
     index: which of the M pairs these are, (b,).
     rows: which of the N items the endpoints are, (2b,).
     x_all: features of all N items where the volume is to be exact, else None (it is then estimated from x).
+    who: which annotator answered, (b,), where the confusion tells annotators apart; else None.
     """
 
     x: Tensor
@@ -29,6 +30,7 @@ class PairBatch:
     index: Tensor
     rows: Tensor
     x_all: Tensor | None = None
+    who: Tensor | None = None
 
 
 def similar_logits(left: Tensor, right: Tensor, agreement: Tensor) -> Tensor:
@@ -43,12 +45,20 @@ def similar_logits(left: Tensor, right: Tensor, agreement: Tensor) -> Tensor:
     return logs[..., 0] - logs[..., 1]
 
 
+def answer_logits(left: Tensor, right: Tensor, agreement: Tensor, who: Tensor | None) -> Tensor:
+    """``similar_logits`` where B may be one for everyone, (..., K, K), or, given ``who`` (b,), one each, (..., R, K, K)."""
+    if who is None:
+        return similar_logits(left, right, agreement)
+    own = agreement.index_select(-3, who)
+    return similar_logits(left.unsqueeze(-2), right.unsqueeze(-2), own).squeeze(-1)
+
+
 class AnnotationModel(LocalModule):
     """y ~ Bernoulli(<A f(x_i), A f(x_j)>) with the volume of the memberships as a factor (paper eqs. 9, 13).
 
     Args:
         membership: f_theta.
-        confusion: a module whose ``forward()`` returns B = A'A, (K, K).
+        confusion: a module whose ``forward()`` returns B = A'A, (K, K), or one for each annotator, (R, K, K).
         n_pairs: M, the number of pairs the batches come from.
         volume: lambda, the weight of logdet(F'F).
         partition: optionally, one unsupervised label an item, (N,) integers below K: one more noisy annotator.
@@ -91,9 +101,10 @@ class AnnotationModel(LocalModule):
         M = self.n_pairs
         left, right = f.chunk(2)
         agreement = cast(LocalModule, self._modules["confusion"])()
+        logits = answer_logits(left, right, agreement, batch.who if agreement.ndim == 3 else None)
 
         with pyro.plate("pairs", M, subsample=batch.index):
-            pyro.sample("similar", dist.Bernoulli(logits=similar_logits(left, right, agreement)), obs=batch.similar)
+            pyro.sample("similar", dist.Bernoulli(logits=logits), obs=batch.similar)
 
         # Outside the plate: a minibatch scales the likelihood by M/b and the volume not at all.
         volume = log_volume(everyone) if self.volume > 0 else f.new_zeros(())

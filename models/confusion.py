@@ -1,4 +1,4 @@
-"""What stands between true memberships and answers: the agreement matrix B, in three forms.
+"""What stands between true memberships and answers: the agreement matrix B, in four forms.
 
 ``B[k, l]`` is the probability that a pure member of k and a pure member of l are called similar. The
 likelihood sees confusion only through B, so every form returns B from ``forward()`` and samples, as Pyro
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pdcc.models.local import LocalModule
 
-CONFUSIONS = ("none", "sigmoid", "stochastic")
+CONFUSIONS = ("none", "sigmoid", "stochastic", "per-annotator")
 
 
 class NoConfusion(LocalModule):
@@ -84,11 +84,59 @@ class StochasticConfusion(LocalModule):
         return cast(Tensor, columns @ columns.mT)
 
 
-def make_confusion(form: str, n_clusters: int) -> LocalModule:
-    """The confusion called ``form``, one of ``CONFUSIONS``."""
+class AnnotatorConfusion(StochasticConfusion):
+    """A confusion A_r for every annotator, drawn around a shared A: column by column, softmax(log A + shift_r).
+
+    The shifts are Normal(0, ``deviation``), so that few answers move A_r little, and none not at all. B has R + 1 rows,
+    (R + 1, K, K): the last is the shared one, for annotators never seen.
+    """
+
+    def __init__(self, n_clusters: int, n_annotators: int, deviation: float = 1.0):
+        super().__init__(n_clusters)
+        self.n_annotators, self.deviation = n_annotators, deviation
+        self.register_buffer("centre", torch.zeros(n_clusters, n_clusters))
+
+    def forward(self) -> Tensor:
+        """B of every annotator and, last, the shared one, (R + 1, K, K)."""
+        columns = pyro.sample("confusion_columns", dist.Dirichlet(self.concentration).to_event(1))
+        with pyro.plate("annotators", self.n_annotators):
+            shift = pyro.sample("annotator_shift", dist.Normal(self.centre, self.deviation).to_event(2))
+        everyone = annotator_columns(columns, shift)
+        return everyone @ everyone.mT
+
+
+class ShiftedConfusion(StochasticConfusion):
+    """``AnnotatorConfusion`` with the shifts held at known values (R, K, K): only the shared A is uncertain."""
+
+    def __init__(self, n_clusters: int, shift: Tensor):
+        super().__init__(n_clusters)
+        self.register_buffer("shift", shift)
+
+    def forward(self) -> Tensor:
+        """B of every annotator and, last, the shared one, (R + 1, K, K)."""
+        columns = pyro.sample("confusion_columns", dist.Dirichlet(self.concentration).to_event(1))
+        everyone = annotator_columns(columns, self.shift)
+        return everyone @ everyone.mT
+
+
+def annotator_columns(columns: Tensor, shift: Tensor) -> Tensor:
+    """Columns of every annotator's A as rows, [r, true, observed], the shared ones last, (..., R + 1, K, K).
+
+    columns: the shared ones, (..., K, K). shift: (..., R, K, K).
+    """
+    shared = columns.unsqueeze(-3)
+    own = torch.softmax(shared.clamp(min=torch.finfo(columns.dtype).tiny).log() + shift, -1)
+    return torch.cat([own, shared.expand(*own.shape[:-3], 1, *columns.shape[-2:])], -3)
+
+
+def make_confusion(form: str, n_clusters: int, n_annotators: int = 0) -> LocalModule:
+    """The confusion called ``form``, one of ``CONFUSIONS``; "per-annotator" is "stochastic" where nobody is known."""
+    if form == "per-annotator" and n_annotators:
+        return AnnotatorConfusion(n_clusters, n_annotators)
     forms: dict[str, type[LocalModule]] = {
         "none": NoConfusion,
         "sigmoid": SigmoidConfusion,
         "stochastic": StochasticConfusion,
+        "per-annotator": StochasticConfusion,
     }
     return forms[form](n_clusters)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pdcc.models.annotation import AnnotationModel, PairBatch
-from pdcc.models.confusion import SigmoidConfusion, SigmoidPriorConfusion
+from pdcc.models.confusion import AnnotatorConfusion, ShiftedConfusion, SigmoidConfusion, SigmoidPriorConfusion
 from pdcc.models.membership import Membership
 
 
@@ -21,15 +21,26 @@ class HeadModel(AnnotationModel):
         scale: standard deviation of the prior of every entry of w (r, K).
         n_pairs: M.
         fixed: w (r, K), to leave the memberships at a known value: then only the confusion is uncertain.
+        shift: how the annotators depart from the shared confusion, (R, K, K), held fixed; None where they do not.
 
     Batches hold the basis of *all* items in ``x`` (N, r), and in ``rows`` (2b,) the endpoints of their pairs.
     """
 
-    def __init__(self, fitted: AnnotationModel, n_basis: int, scale: float, n_pairs: int, fixed: Tensor | None = None):
+    def __init__(
+        self,
+        fitted: AnnotationModel,
+        n_basis: int,
+        scale: float,
+        n_pairs: int,
+        fixed: Tensor | None = None,
+        shift: Tensor | None = None,
+    ):
         confusion = copy.deepcopy(fitted.confusion)
         K = fitted.membership.n_clusters
         if isinstance(confusion, SigmoidConfusion):
             confusion = SigmoidPriorConfusion(K)
+        if isinstance(confusion, AnnotatorConfusion) and shift is not None:
+            confusion = ShiftedConfusion(K, shift)
         labels = fitted.partition if len(fitted.partition) else None
         with torch.random.fork_rng(devices=[]):
             net = Membership(n_basis, K, ())  # of its kind only: the weights are sampled

@@ -12,10 +12,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from pdcc.artifact import load_run, save_run
-from pdcc.checks import check_features, check_n_clusters
+from pdcc.checks import check_features, check_n_clusters, check_pairs
 from pdcc.inference import ArtifactError, map_guide, memberships, pair_nll, point_agreement, point_values
-from pdcc.models import Membership, PairBatch, log_volume
-from pdcc.pairs import PairData
+from pdcc.models import Membership, PairBatch, answer_logits, log_volume
+from pdcc.models.confusion import annotator_columns
+from pdcc.pairs import PairData, check_annotators, renumber
 from pdcc.recipe import Recipe, build, tensors, train
 from pdcc.scaling import Scaler
 from pdcc.selection import Candidate
@@ -41,7 +42,8 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     Args:
         n_clusters: K.
-        confusion: "none" (A = I), "sigmoid" (the paper's free B), "stochastic" (B = A'A) or "auto".
+        confusion: "none" (A = I), "sigmoid" (the paper's free B), "stochastic" (B = A'A), "per-annotator" (the same with
+            an A_r for each annotator, drawn around a shared one) or "auto".
         volume: lambda, weight of the volume term, or "auto".
         partition: weight of the start's labels as one more noisy annotator; 0 leaves them out; "auto" lets them in
             where they are plain K-means, stable under resampling, and each annotator's answers never contradict
@@ -66,6 +68,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     Fitted attributes:
         memberships_ (N, K), labels_ (N,); agreement_ B (K, K); confusion_ A[observed, true] or None;
+            with "per-annotator" these are the shared ones, and annotator_confusion_ (R, K, K) those of annotators_, else None;
         history_ (one dict an epoch); status_ and message_; story_ (what was compared, chosen and why);
         model_ and guide_ (the Pyro program and its point-estimate guide); n_features_in_.
     """
@@ -159,6 +162,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.story_ = trained.story
         self.history_ = trained.result.history
         self.status_, self.message_ = trained.result.status, trained.result.message
+        self.annotators_ = data.annotator_names
         self._adopt(trained.model, trained.guide, trained.scaler)
         self.memberships_ = self._memberships(data.features)
         self.labels_ = self.memberships_.argmax(axis=1)
@@ -171,8 +175,12 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _adopt(self, model: Any, guide: Any, scaler: Scaler) -> None:
         """Take a trained model as this estimator's, and read its confusion off it."""
         self.model_, self.guide_, self.scaler_ = model.eval(), guide, scaler
-        self.agreement_: Floats64 = point_agreement(model, guide).double().cpu().numpy()
-        columns = point_values(guide).get("confusion_columns")
+        B: Floats64 = point_agreement(model, guide).double().cpu().numpy()
+        self.agreement_: Floats64 = B if B.ndim == 2 else B[-1]
+        sites = point_values(guide)
+        columns, shift = sites.get("confusion_columns"), sites.get("annotator_shift")
+        own = None if columns is None or shift is None else annotator_columns(columns, shift)[:-1].mT
+        self.annotator_confusion_: Floats64 | None = None if own is None else own.double().cpu().numpy()
         if columns is not None:
             self.confusion_: Floats64 | None = columns.T.double().cpu().numpy()
         else:
@@ -203,9 +211,25 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """The largest membership's cluster number (n,) of seen or unseen items X (n, d)."""
         return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
 
-    def objective(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike) -> float:
+    def predict_pairs(self, X: ArrayLike, pairs: ArrayLike, annotators: ArrayLike | None = None) -> Floats64:
+        """P(called similar), (M,), for pairs (M, 2) of rows of X (n, d).
+
+        Where the confusion is per annotator, those never seen, and all where none are given, answer by the shared one.
+        """
+        check_is_fitted(self, "model_")
+        features = check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
+        index = torch.as_tensor(check_pairs(pairs, len(features)))
+        F = memberships(self.model_, self._scaled(features)).double().cpu()
+        B = point_agreement(self.model_, self.guide_).double().cpu()
+        who = renumber(*check_annotators(annotators, len(index)), self.annotators_, len(index))
+        logits = answer_logits(F[index[:, 0]], F[index[:, 1]], B, torch.as_tensor(who) if B.ndim == 3 else None)
+        return np.asarray(torch.sigmoid(logits).numpy())
+
+    def objective(
+        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
+    ) -> float:
         """Paper eq. 13 at the fitted parameters, over all of X and all pairs: mean NLL - volume * logdet(F'F)."""
-        data = self._check_data(X, pairs, similar)
+        data = self._check_data(X, pairs, similar, annotators)
         F = memberships(self.model_, self._scaled(data.features)).double()
         nll = pair_nll(F, point_agreement(self.model_, self.guide_).double(), tensors(data, F)).mean()
         volume = self.story_["chosen"]["volume"]
@@ -247,7 +271,12 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             method=method, draws=draws, chains=chains, seed=random_state, progress=progress, **options,
         )  # fmt: skip
         return to_inference_data(
-            drawn, data, method=method, seed=random_state, settings=self._settings() | self.story_["chosen"]
+            drawn,
+            data,
+            method=method,
+            seed=random_state,
+            settings=self._settings() | self.story_["chosen"],
+            guide=options.get("guide", "low-rank"),
         )
 
     def diagnose(
@@ -269,7 +298,11 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         data = PairData.from_arrays(X, pairs, similar, annotators)
         check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
-        return data
+        return self.known(data)
+
+    def known(self, data: PairData) -> PairData:
+        """The same pairs, annotators numbered as they were fitted where the confusion tells them apart."""
+        return data if self.annotator_confusion_ is None else data.recode(self.annotators_)
 
     def _fitted_recipe(self) -> Recipe:
         """The recipe with every "auto" replaced by what was chosen."""
@@ -290,6 +323,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             "hidden": [m.out_features for m in self.model_.membership.layers if isinstance(m, torch.nn.Linear)][:-1],
             "dropout": next((m.p for m in self.model_.membership.layers if isinstance(m, torch.nn.Dropout)), 0.0),
             "n_pairs": self.model_.n_pairs,
+            "n_annotators": 0 if self.annotator_confusion_ is None else len(self.annotator_confusion_),
             "scale": self.scaler_.kind,
         }
         story = {
@@ -298,6 +332,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             "status": self.status_,
             "message": self.message_,
             "seed": self.seed_,
+            "annotators": [a if isinstance(a, str | int | float) else str(a) for a in self.annotators_],
         }
         return flat, {
             "net": net,
@@ -310,6 +345,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         net, self.story_, self.history_ = described["net"], described["story"], described["history"]
         self.status_, self.message_, self.seed_ = described["status"], described["message"], described["seed"]
         self.n_features_in_ = int(net["n_features"])
+        self.annotators_ = tuple(described["annotators"])
         if "feature_names" in described:
             self.feature_names_in_ = np.array(described["feature_names"], dtype=object)
         candidate = Candidate(**self.story_["chosen"])
@@ -323,13 +359,16 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             membership = Membership(
                 self.n_features_in_, int(net["n_clusters"]), tuple(net["hidden"]), net["dropout"]
             ).to(device)
-            model = build(membership, candidate, int(net["n_pairs"]), labels.to(device) if len(labels) else None)
+            start = labels.to(device) if len(labels) else None
+            model = build(membership, candidate, int(net["n_pairs"]), start, int(net["n_annotators"]))
             guide = map_guide(model)
             x, rows = (
                 torch.zeros((2, self.n_features_in_), device=device),
                 torch.zeros(2, dtype=torch.long, device=device),
             )
-            guide(PairBatch(x=x, similar=x.new_zeros(1), index=rows[:1], rows=rows))  # lays out its parameters
+            guide(
+                PairBatch(x=x, similar=x.new_zeros(1), index=rows[:1], rows=rows, who=rows[:1])
+            )  # lays out its parameters
         for part, module in (("model/", model), ("guide/", guide)):
             module.load_state_dict({k[len(part) :]: v for k, v in flat.items() if k.startswith(part)})
         self._adopt(model, guide, Scaler(net["scale"], flat["scaler/shift"].numpy(), flat["scaler/spread"].numpy()))

@@ -67,7 +67,7 @@ class PairData:
                 "Pass pairs and similar of the same length.",
             )
         keep = index[:, 0] != index[:, 1]
-        codes, names = _check_annotators(annotators, len(index))
+        codes, names = check_annotators(annotators, len(index))
         checked = check_similar(answers)
         if not keep.all():
             logger.info("dropped %d pair(s) of an item with itself", int((~keep).sum()))
@@ -136,11 +136,18 @@ class PairData:
             annotator=None if self.annotator is None else self.annotator[index],
         )
 
+    def recode(self, names: tuple[Any, ...]) -> "PairData":
+        """The same pairs, annotators numbered as in ``names``; who is not among them, or is not known, gets ``len(names)``."""
+        who = renumber(self.annotator, self.annotator_names, names, len(self))
+        return replace(self, annotator=who, annotator_names=names)
+
     def split(self, fraction: float, seed: int, *, by: str = "pairs") -> tuple["PairData", "PairData"]:
         """(train, held out), seeded. ``by="pairs"``: a ``fraction`` of each kind of answer.
 
         ``by="annotators"``: all pairs of enough annotators, drawn at random, to make about ``fraction`` of the
         pairs. One annotator's answers are consistent with each other, so their pairs leak; annotators do not.
+        ``by="items"``: half of them are all pairs that touch items drawn at random, half are single pairs, for answers whose annotators
+        are not known.
         """
         rng = np.random.default_rng(seed)
         held = np.zeros(len(self), dtype=bool)
@@ -162,8 +169,15 @@ class PairData:
                 members = np.flatnonzero(self.similar == kind)
                 n_held = min(max(1, round(fraction * len(members))), len(members) - 1)
                 held[rng.permutation(members)[: max(n_held, 0)]] = True
+        elif by == "items":
+            # A pair touches one of a share s of the items with probability 1 - (1 - s)^2.
+            share = 1 - np.sqrt(1 - fraction / 2)
+            new = rng.permutation(self.n_items)[: max(1, round(share * self.n_items))]
+            held = np.isin(self.i, new) | np.isin(self.j, new)
+            rest = np.flatnonzero(~held)
+            held[rng.permutation(rest)[: round(fraction / 2 * len(self))]] = True
         else:
-            raise PairDataError("by", "'pairs' or 'annotators'", repr(by), "Choose one of them.")
+            raise PairDataError("by", "'pairs', 'annotators' or 'items'", repr(by), "Choose one of them.")
         return self.subset(~held), self.subset(held)
 
     def folds(self, n: int, seed: int) -> list[tuple["PairData", "PairData"]]:
@@ -228,7 +242,15 @@ def _look_up(pairs: ArrayLike, ids: NDArray[Any]) -> Ints:
     return rows
 
 
-def _check_annotators(annotators: ArrayLike | None, n_pairs: int) -> tuple[Ints | None, tuple[Any, ...]]:
+def renumber(codes: Ints | None, names: tuple[Any, ...], known: tuple[Any, ...], n_pairs: int) -> Ints:
+    """Numbers into ``known`` (M,) for numbers into ``names`` (M,); ``len(known)`` for those not among them, or all."""
+    number = {name: r for r, name in enumerate(known)}
+    table = np.array([number.get(name, len(known)) for name in names], dtype=np.int64)
+    return np.full(n_pairs, len(known), dtype=np.int64) if codes is None else table[codes]
+
+
+def check_annotators(annotators: ArrayLike | None, n_pairs: int) -> tuple[Ints | None, tuple[Any, ...]]:
+    """Numbers (M,) into the names of the annotators, and the names; None and () where nobody is named."""
     if annotators is None:
         return None, ()
     names = pd.Series(np.asarray(annotators).ravel() if np.asarray(annotators).ndim == 1 else [])

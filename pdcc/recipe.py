@@ -72,7 +72,9 @@ class Trained:
 def tensors(data: PairData, x: torch.Tensor) -> PairTensors:
     """Pairs as tensors on the device of the features x (N, d)."""
     similar = torch.as_tensor(data.similar, dtype=torch.float32)
-    return PairTensors(x, *(part.to(x.device) for part in (torch.as_tensor(data.i), torch.as_tensor(data.j), similar)))
+    who = [] if data.annotator is None else [torch.as_tensor(data.annotator)]
+    parts = (torch.as_tensor(data.i), torch.as_tensor(data.j), similar, *who)
+    return PairTensors(x, *(part.to(x.device) for part in parts))
 
 
 def hold_out(data: PairData, fraction: float, seed: int) -> tuple[PairData, PairData | None, str]:
@@ -110,9 +112,11 @@ def first_net(recipe: Recipe, x: torch.Tensor, labels: torch.Tensor | None, seed
     return net
 
 
-def build(net: Membership, candidate: Candidate, n_pairs: int, labels: torch.Tensor | None) -> PyroModule:
+def build(
+    net: Membership, candidate: Candidate, n_pairs: int, labels: torch.Tensor | None, n_annotators: int = 0
+) -> PyroModule:
     """The Pyro model of one candidate around the net, on the net's device."""
-    confusion = make_confusion(candidate.confusion, net.n_clusters)
+    confusion = make_confusion(candidate.confusion, net.n_clusters, n_annotators)
     model = AnnotationModel(
         net, confusion, n_pairs=n_pairs, volume=candidate.volume, partition=labels, partition_weight=candidate.partition
     )
@@ -136,11 +140,12 @@ def train(
     weight = recipe.partition
     if weight == "auto":
         weight = AUTO_PARTITION if start is not None and start.annotates else 0.0
-    options = candidates(recipe.confusion, recipe.volume, float(weight) if labels is not None else 0.0)
+    known = len(data.annotator_names)
+    options = candidates(recipe.confusion, recipe.volume, float(weight) if labels is not None else 0.0, known > 1)
     test = None if held is None else tensors(held, x)
 
     def trial(candidate: Candidate, net: Membership, seed: int, title: str) -> _Trial:
-        model = build(copy.deepcopy(net), candidate, len(fitted), labels)
+        model = build(copy.deepcopy(net), candidate, len(fitted), labels, known)
         guide = map_guide(model)
         config = FitConfig(
             recipe.epochs,

@@ -39,16 +39,19 @@ class Choice:
     table: tuple[dict[str, Any], ...]
 
 
-def candidates(confusion: str, volume: float | str, partition: float) -> list[Candidate]:
-    """What is to be compared, the one preferred among equals first.
+def candidates(confusion: str, volume: float | str, partition: float, annotators: bool) -> list[Candidate]:
+    """What is to be compared, the one preferred among equals first; ``annotators``: whether they are told apart.
 
     Preferred is the larger volume: it breaks ties among states that predict the answers equally well, which
     likelihood by itself cannot do (theorem 4.1).
     """
+    if confusion == "per-annotator" and not annotators:
+        confusion = "stochastic"  # whose answers these are is not known: all share one
+    forms = ["per-annotator", "stochastic"] if annotators else ["stochastic"]
     if confusion == "auto" and volume == "auto":
-        models = [("stochastic", AUTO_VOLUME), ("none", 0.0)]
+        models = [*((form, AUTO_VOLUME) for form in forms), ("none", 0.0)]
     elif confusion == "auto":
-        models = [("stochastic", float(volume)), ("none", float(volume))]
+        models = [(form, float(volume)) for form in (*forms, "none")]
     else:
         models = [(confusion, v) for v in ((AUTO_VOLUME, 0.0) if volume == "auto" else (float(volume),))]
     return [Candidate(form, v, partition) for form, v in models]

@@ -112,13 +112,20 @@ def test_partitions_do_not_depend_on_thread_timing():
 
 
 def test_candidates():
-    assert candidates("auto", "auto", 0.0) == [Candidate("stochastic", AUTO_VOLUME, 0.0), Candidate("none", 0.0, 0.0)]
-    assert candidates("auto", 0.5, 1.0) == [Candidate("stochastic", 0.5, 1.0), Candidate("none", 0.5, 1.0)]
-    assert candidates("sigmoid", "auto", 0.0) == [
+    shared, none = Candidate("stochastic", AUTO_VOLUME, 0.0), Candidate("none", 0.0, 0.0)
+    assert candidates("auto", "auto", 0.0, annotators=False) == [shared, none]
+    assert candidates("auto", "auto", 0.0, annotators=True) == [
+        Candidate("per-annotator", AUTO_VOLUME, 0.0),
+        shared,
+        none,
+    ]
+    assert candidates("auto", 0.5, 1.0, False) == [Candidate("stochastic", 0.5, 1.0), Candidate("none", 0.5, 1.0)]
+    assert candidates("sigmoid", "auto", 0.0, True) == [
         Candidate("sigmoid", AUTO_VOLUME, 0.0),
         Candidate("sigmoid", 0.0, 0.0),
     ]
-    assert candidates("none", 0.0, 0.0) == [Candidate("none", 0.0, 0.0)]
+    assert candidates("none", 0.0, 0.0, True) == [none]
+    assert candidates("per-annotator", AUTO_VOLUME, 0.0, annotators=False) == [shared]
 
 
 def test_choose_prefers_the_first_within_one_standard_error():

@@ -1,6 +1,6 @@
 """What a diagnosis rests on: posterior draws, prior draws, scatter certificates, rivals and predictive checks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pdcc.criticism.predictive import Predictive, run_predictive
 from pdcc.identifiability import conditions as c
 from pdcc.identifiability.ssc import SSCResult, check_ssc
-from pdcc.inference.evaluate import pair_nll
+from pdcc.inference.evaluate import pair_nll, point_agreement
 from pdcc.inference.posterior import Draws, svi_posterior
 from pdcc.metrics import membership_mse
 from pdcc.pairs import PairData
@@ -65,7 +65,7 @@ def gather(
     progress: bool = False,
 ) -> Evidence:
     """Draw, check, refit and replicate for a fitted estimator; arguments are those of ``diagnose``."""
-    recipe, x = est._fitted_recipe(), est._scaled(data.features)
+    recipe, x, data = est._fitted_recipe(), est._scaled(data.features), est.known(data)
     _, held, _ = hold_out(data, recipe.validation_fraction, recipe.seed)
     if held is not None and est.story_.get("held_out_sha256") not in (None, fingerprint(held)):
         raise ValueError(
@@ -104,7 +104,8 @@ def gather(
     )
     tested = tensors(data if held is None else held, x)
     others = members.memberships(x)
-    everyone = [(x.new_tensor(fitted), x.new_tensor(est.agreement_)), *zip(others, members.agreement, strict=True)]
+    theirs = members.agreement if members.everyone is None else members.everyone
+    everyone = [(x.new_tensor(fitted), point_agreement(est.model_, est.guide_)), *zip(others, theirs, strict=True)]
     nll = np.stack([pair_nll(F_r, B_r, tested).double().cpu().numpy() for F_r, B_r in everyone])
     similar = tested.similar.cpu().numpy() > 0.5
     rate = float(similar.mean().clip(1e-6, 1 - 1e-6))
@@ -112,7 +113,8 @@ def gather(
     likelihood = np.exp(-nll[0])
     compared_on = "held-out answers" if held is not None else "fitted answers, since none were held out"
     n_held = 0 if held is None else len(held)  # answers that were fitted to show no calibration
-    asked = np.einsum("mk,kl,ml->m", fitted[data.i], est.agreement_, fitted[data.j]).clip(0, 1)
+    yes = replace(tensors(data, x), similar=x.new_ones(len(data)))
+    asked = np.exp(-pair_nll(*everyone[0], yes).double().cpu().numpy())
     return Evidence(
         draws=F,
         agreement=B,
