@@ -120,7 +120,7 @@ def from_labels(pairs: PairData) -> bool:
 
 
 @contextmanager
-def _steady() -> Iterator[None]:
+def steady() -> Iterator[None]:
     """One thread: parallel K-means adds partial sums in a random order, and a seed must fix everything."""
     with threadpool_limits(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct items than clusters: some stay empty
@@ -132,7 +132,7 @@ def kmeans(Z: NDArray[np.floating], n_clusters: int, *, tries: int, seed: int, r
 
     ``rows`` (n,) restricts the fitting to those items; the rest go to their nearest centre.
     """
-    with _steady():
+    with steady():
         found = KMeans(n_clusters, n_init=tries, random_state=seed).fit(Z if rows is None else Z[rows])
         return np.asarray(found.predict(Z), dtype=np.int64)
 

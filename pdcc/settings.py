@@ -14,16 +14,18 @@ from pdcc.scaling import SCALES
 INITS = ("pairs", "kmeans", "random")
 
 
-def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+def check_one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of ``allowed``."""
     if not any(value is a or (isinstance(value, str) and value == a) for a in allowed):
         raise ValueError(
             f"{name}: expected one of {', '.join(map(repr, allowed))}, found {value!r}. Pass one of these."
         )
 
 
-def _number(
+def check_number(
     name: str, value: Any, low: float, high: float = math.inf, *, auto: bool = False, open_low: bool = False
 ) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless ``value`` is a number from ``low`` to below ``high``, or "auto" where allowed."""
     if auto and isinstance(value, str) and value == "auto":
         return
     expected = (
@@ -38,7 +40,8 @@ def _number(
         raise ValueError(f"{name}: expected {expected}, found {value!r}. Choose a value in that range.")
 
 
-def _count(name: str, value: Any, low: int = 1) -> None:
+def check_count(name: str, value: Any, low: int = 1) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless ``value`` is a whole number of at least ``low``."""
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(
             f"{name}: expected a whole number of at least {low}, found {value!r} ({type(value).__name__}). Pass an int."
@@ -50,31 +53,31 @@ def _count(name: str, value: Any, low: int = 1) -> None:
 def check_settings(params: dict[str, Any]) -> None:
     """Raise ``ValueError`` or ``TypeError`` for the first parameter that training could not use."""
     p = params
-    _one_of("confusion", p["confusion"], ("auto", *CONFUSIONS))
-    _number("volume", p["volume"], 0.0, auto=True)
-    _number("partition", p["partition"], 0.0, auto=True)
+    check_one_of("confusion", p["confusion"], ("auto", *CONFUSIONS))
+    check_number("volume", p["volume"], 0.0, auto=True)
+    check_number("partition", p["partition"], 0.0, auto=True)
     if isinstance(p["hidden"], str) or not isinstance(p["hidden"], list | tuple):
         raise TypeError(
             f"hidden: expected a tuple of layer widths such as (512, 512), found {p['hidden']!r}. Pass a tuple."
         )
     for width in p["hidden"]:
-        _count("hidden", width)
-    _number("dropout", p["dropout"], 0.0, 1.0)
-    _one_of("scale", p["scale"], ("auto", *SCALES))
-    _one_of("init", p["init"], INITS)
+        check_count("hidden", width)
+    check_number("dropout", p["dropout"], 0.0, 1.0)
+    check_one_of("scale", p["scale"], ("auto", *SCALES))
+    check_one_of("init", p["init"], INITS)
     for name in ("n_init", "epochs", "batch_size"):
-        _count(name, p[name])
+        check_count(name, p[name])
     if 2 * p["batch_size"] < p["n_clusters"]:
         raise ValueError(
             f"batch_size: expected at least half of n_clusters={p['n_clusters']} (a batch's volume needs K items), found {p['batch_size']}. Raise it."
         )
     if p["patience"] is not None:
-        _count("patience", p["patience"])
-    _number("lr", p["lr"], 0.0, open_low=True)
-    _number("confusion_lr", p["confusion_lr"], 0.0, open_low=True)
-    _one_of("optimizer", p["optimizer"], ("adam", "sgd"))
-    _one_of("volume_estimator", p["volume_estimator"], ("minibatch", "full"))
-    _number("validation_fraction", p["validation_fraction"], 0.0, 1.0)
+        check_count("patience", p["patience"])
+    check_number("lr", p["lr"], 0.0, open_low=True)
+    check_number("confusion_lr", p["confusion_lr"], 0.0, open_low=True)
+    check_one_of("optimizer", p["optimizer"], ("adam", "sgd"))
+    check_one_of("volume_estimator", p["volume_estimator"], ("minibatch", "full"))
+    check_number("validation_fraction", p["validation_fraction"], 0.0, 1.0)
     if p["progress"] not in (None, True, False):
         raise TypeError(f"progress: expected None, True or False, found {p['progress']!r}. Pass one of these.")
     check_device(p["device"])

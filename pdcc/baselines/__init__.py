@@ -1,0 +1,10 @@
+"""The methods of the paper's comparison, each with ``fit(X, pairs, similar, annotators=None)`` and ``predict``."""
+
+from pdcc.baselines.cidec import CIDEC
+from pdcc.baselines.cop_kmeans import COPKMeans
+from pdcc.baselines.dcgmm import DCGMM
+from pdcc.baselines.kmeans import KMeans
+from pdcc.baselines.links import InfeasibleError
+from pdcc.baselines.pck_means import PCKMeans
+
+__all__ = ["CIDEC", "DCGMM", "COPKMeans", "InfeasibleError", "KMeans", "PCKMeans"]

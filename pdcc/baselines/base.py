@@ -1,0 +1,89 @@
+"""What the rivals share: checked input, the same scaling and start as ours where asked for, and predictions for unseen items."""
+
+from abc import abstractmethod
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from pdcc.checks import Floats, Ints, check_features, check_n_clusters
+from pdcc.pairs import PairData
+from pdcc.partition import make_start
+from pdcc.scaling import SCALES, Scaler
+from pdcc.settings import check_one_of, check_random_state, seed_of
+
+# "own": the method's published start; "kmeans" and "pairs": the partition that VolMaxDCC with that ``init`` sets out from.
+INITS = ("own", "kmeans", "pairs")
+
+
+class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """A clustering of features and answered pairs that predicts unseen items.
+
+    A subclass has at least the parameters ``n_clusters``, ``scale``, ``init`` and ``random_state``, and says how it is
+    trained (``_train``) and where an item goes (``_assign``). Cluster numbers are arbitrary.
+    """
+
+    n_clusters: int
+    scale: str | None
+    init: str
+    random_state: Any
+
+    def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
+        """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, who answered (M,).
+
+        Annotators serve to compare scalings and starts by held-out people, as in VolMaxDCC; the method itself sees none.
+        """
+        data = PairData.from_arrays(X, pairs, similar, annotators)
+        check_n_clusters(self.n_clusters, data.n_items)
+        check_one_of("scale", self.scale, ("auto", *SCALES))
+        check_one_of("init", self.init, INITS)
+        check_random_state(self.random_state)
+        self._check()
+        validate_data(self, X, skip_check_array=True)
+        seed = seed_of(self.random_state)
+        labels = None
+        if self.init == "own" and self.scale != "auto":
+            self.scaler_ = Scaler.fit(data.features, self.scale)
+        else:
+            kinds = SCALES if self.scale == "auto" else (self.scale,)
+            how = "pairs" if self.init == "pairs" else "kmeans"
+            start = make_start(
+                data.features, self.n_clusters, self._shown(data, seed), scales=kinds, init=how, seed=seed
+            )
+            self.scaler_ = start.scaler
+            labels = None if self.init == "own" else start.labels
+        self.n_features_in_ = data.features.shape[1]
+        x = self.scaler_(data.features)
+        self.labels_: Ints = self._train(x, data, labels, seed)
+        return self
+
+    def fit_predict(
+        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
+    ) -> NDArray[np.int64]:
+        """Fit, and return the labels (N,) of the items fitted on."""
+        labels: NDArray[np.int64] = self.fit(X, pairs, similar, annotators).labels_
+        return labels
+
+    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+        """Cluster numbers (n,) of seen or unseen items X (n, d), from their features alone."""
+        check_is_fitted(self, "labels_")
+        features = check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return self._assign(self.scaler_(features))
+
+    def _check(self) -> None:
+        """Raise ``ValueError`` or ``TypeError`` for the first parameter of its own that training could not use."""
+
+    def _shown(self, data: PairData, seed: int) -> PairData:
+        """The answers that scaling and start may be chosen by: all but what training holds out."""
+        return data
+
+    @abstractmethod
+    def _train(self, x: Floats, data: PairData, start: Ints | None, seed: int) -> Ints:
+        """Train on scaled features x (N, d); returns labels (N,). ``start`` (N,): labels to set out from, or None."""
+
+    @abstractmethod
+    def _assign(self, x: Floats) -> NDArray[np.int64]:
+        """Labels (n,) of scaled features x (n, d)."""

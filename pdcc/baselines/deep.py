@@ -1,0 +1,149 @@
+"""What the deep rivals share: a pretrained autoencoder, epochs with early stopping, and memberships of unseen items."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from pdcc.baselines.base import PairClusterer
+from pdcc.baselines.rates import two_rate_nll
+from pdcc.checks import Floats, Ints, check_features
+from pdcc.inference.batches import PairTensors
+from pdcc.inference.epochs import in_parts, run_epochs
+from pdcc.inference.fit import quiet_pyro
+from pdcc.inference.pretrain import PretrainConfig, pretrained_autoencoder
+from pdcc.models.autoencoder import Autoencoder
+from pdcc.pairs import PairData
+from pdcc.recipe import hold_out, tensors
+from pdcc.settings import check_count, check_device, check_number, show_progress
+
+Floats64 = NDArray[np.float64]
+TrainEpoch = Callable[[int, Tensor], Tensor]
+
+
+class DeepPairClusterer(PairClusterer):
+    """A rival that trains an autoencoder's codes into clusters. Subclasses have the parameters checked in ``_check``.
+
+    After the scaling asked for, features are divided by one number, their overall deviation, so that the weights of
+    reconstruction against clustering mean the same in every unit of measurement.
+
+    Fitted attributes: memberships_ (N, K), labels_ (N,), history_ (one dict an epoch), status_, message_.
+    """
+
+    hidden: Any
+    latent: int
+    pretrain_epochs: int
+    corruption: float
+    epochs: int
+    batch_size: int
+    lr: float
+    dropout: float
+    patience: int | None
+    validation_fraction: float
+    device: Any
+    pretrained: str | Path | None
+    progress: bool | None
+    tol: float = 0.0  # a rival that stops when few labels change has it as a parameter
+
+    def _check(self) -> None:
+        if not isinstance(self.hidden, list | tuple):
+            raise TypeError(f"hidden: expected a tuple of layer widths such as (500, 2000), found {self.hidden!r}.")
+        for width in self.hidden:
+            check_count("hidden", width)
+        for name in ("latent", "epochs", "batch_size"):
+            check_count(name, getattr(self, name))
+        check_count("pretrain_epochs", self.pretrain_epochs, 0)
+        if self.patience is not None:
+            check_count("patience", self.patience)
+        check_number("lr", self.lr, 0.0, open_low=True)
+        for name in ("corruption", "dropout", "validation_fraction"):
+            check_number(name, getattr(self, name), 0.0, 1.0)
+        if self.pretrained is not None and not isinstance(self.pretrained, str | Path):
+            raise TypeError(f"pretrained: expected a directory or None, found {self.pretrained!r}. Pass a path.")
+        if self.progress not in (None, True, False):
+            raise TypeError(f"progress: expected None, True or False, found {self.progress!r}. Pass one of these.")
+        check_device(self.device)
+
+    def _shown(self, data: PairData, seed: int) -> PairData:
+        return hold_out(data, self.validation_fraction, seed)[0]
+
+    def _train(self, x: Floats, data: PairData, start: Ints | None, seed: int) -> Ints:
+        device, progress = check_device(self.device), show_progress(self.progress)
+        deviation = float(np.sqrt(x.var(axis=0, dtype=np.float64).mean()))
+        self.unit_ = deviation if deviation > 0 else 1.0
+        features = self._tensor(x, device)
+        fitted, held, _ = hold_out(data, self.validation_fraction, seed)
+        config = PretrainConfig(
+            tuple(int(width) for width in self.hidden), int(self.latent), int(self.pretrain_epochs),
+            int(self.batch_size), float(self.corruption), seed,
+        )  # fmt: skip
+        store = None if self.pretrained is None else Path(self.pretrained)
+        with quiet_pyro(seed, device):
+            net = pretrained_autoencoder(features, config, dropout=self.dropout, store=store, progress=progress)
+            codes = in_parts(net.encoder.eval(), features).double().cpu().numpy()
+            self.module_, train_epoch = self._set_up(net, codes, tensors(fitted, features), start, seed)
+            run = run_epochs(
+                self.module_,
+                train_epoch,
+                lambda: in_parts(self._log_memberships, features),
+                epochs=self.epochs,
+                tol=self.tol,
+                score=None if held is None else lambda F: float(two_rate_nll(F.cpu().numpy(), fitted, held).mean()),
+                patience=self.patience,
+                progress=progress,
+                label=type(self).__name__,
+            )
+        self.status_, self.message_, self.history_ = run.status, run.message, run.history
+        self.memberships_ = self._memberships(features)
+        return np.asarray(self.memberships_.argmax(axis=1), dtype=np.int64)
+
+    @abstractmethod
+    def _set_up(
+        self, net: Autoencoder, codes: Floats64, pairs: PairTensors, start: Ints | None, seed: int
+    ) -> tuple[nn.Module, TrainEpoch]:
+        """The module to train, on the features' device, and how to train it for an epoch (see ``run_epochs``).
+
+        codes (N, L) are the pretrained ones; ``start`` (N,) labels to set out from, or None for the method's own.
+        """
+
+    @abstractmethod
+    def _log_memberships(self, x: Tensor) -> Tensor:
+        """log memberships (n, K) of features x (n, d) on the module's device."""
+
+    def _tensor(self, x: Floats, device: torch.device) -> Tensor:
+        return torch.as_tensor((x / self.unit_).astype(np.float32)).to(device)
+
+    def _memberships(self, x: Tensor) -> Floats64:
+        F: Floats64 = in_parts(self._log_memberships, x).double().exp().cpu().numpy()
+        return np.asarray(F / F.sum(axis=1, keepdims=True))
+
+    def predict_proba(self, X: ArrayLike) -> Floats64:
+        """Memberships (n, K) of seen or unseen items X (n, d)."""
+        check_is_fitted(self, "labels_")
+        features = check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
+        validate_data(self, X, skip_check_array=True, reset=False)
+        return self._proba(self.scaler_(features))
+
+    def _proba(self, x: Floats) -> Floats64:
+        return self._memberships(self._tensor(x, next(self.module_.parameters()).device))
+
+    def _assign(self, x: Floats) -> NDArray[np.int64]:
+        return np.asarray(self._proba(x).argmax(axis=1), dtype=np.int64)
+
+
+def label_moments(Z: Floats64, labels: Ints, n_clusters: int) -> tuple[Floats64, Floats64]:
+    """Means and variances (K, L) of codes Z (N, L) under each label.
+
+    One more item with the overall variance joins each label, and an empty label sits at the overall mean.
+    """
+    counts = np.bincount(labels, minlength=n_clusters)[:, None]
+    one_hot = np.eye(n_clusters)[labels]
+    means = np.where(counts > 0, one_hot.T @ Z / np.maximum(counts, 1), Z.mean(axis=0))
+    spread = one_hot.T @ (Z - means[labels]) ** 2 + np.maximum(Z.var(axis=0), np.finfo(np.float32).eps)
+    return means, np.asarray(spread / (counts + 1))
