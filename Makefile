@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test check format bench bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human clean
+.PHONY: demo test check format bench bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human bench-baselines clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -19,7 +19,7 @@ demo: $(STAMP)
 	$(BIN)/pdcc demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .
@@ -33,7 +33,7 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 # The measured claims of docs/results.md; human noise needs PDCC_DATA.
-bench: bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human
+bench: bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-baselines bench-human
 
 bench-speed: $(STAMP)
 	$(BIN)/python benchmarks/speed.py
@@ -52,8 +52,13 @@ bench-ssc: $(STAMP)
 	$(BIN)/python benchmarks/ssc.py
 
 bench-human: $(STAMP)
-	$(BIN)/python benchmarks/human_noise.py
-	$(BIN)/python benchmarks/human_noise.py --ablation --rows cifar10n-worse labelme --trials 3
+	$(BIN)/pdcc bench human-noise -o results/human-noise --jobs 2
+	$(BIN)/pdcc bench ablation -o results/ablation --jobs 2
+	$(BIN)/pdcc bench volumes -o results/volumes --jobs 2
+
+bench-baselines: $(STAMP)
+	$(BIN)/python benchmarks/baselines.py
+	$(BIN)/pdcc bench quick -o results/quick --jobs 2
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -9,6 +9,7 @@ from pdcc.identifiability.diagnose import Diagnosis, diagnose
 from pdcc.identifiability.ssc import SSCResult, check_ssc
 from pdcc.inference.checkpoint import ArtifactError
 from pdcc.pairs import PairData
+from pdcc.tuning import Selection, select_n_clusters, select_volume
 
 __version__ = version("pdcc")
 __all__ = [
@@ -17,10 +18,13 @@ __all__ = [
     "PairData",
     "PairDataError",
     "SSCResult",
+    "Selection",
     "VanillaDCC",
     "VolMaxDCC",
     "check_ssc",
     "datasets",
     "diagnose",
     "metrics",
+    "select_n_clusters",
+    "select_volume",
 ]

@@ -4,11 +4,15 @@ Every simulator returns ``Answers`` with the flip rate it realised: the share of
 whether the two items' true classes (largest memberships) agree.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
+
+ORDERS = 8  # in digits, one order skips a rate within .005 about one time in ten
 
 
 @dataclass(frozen=True)
@@ -68,14 +72,124 @@ def machine_annotator(
 ) -> Answers:
     """The paper's section 6.1: a classifier trained on ``n_labels`` true labels answers by its predictions."""
     X, truth = np.asarray(X), np.asarray(classes)
-    order = np.random.default_rng(seed).permutation(len(X))
-    # One item of every class first, so that the classifier knows them all.
-    firsts = np.array([order[truth[order] == k][0] for k in np.unique(truth)])
-    if n_labels < len(firsts):
-        raise ValueError(f"n_labels: expected at least one a class ({len(firsts)}), found {n_labels}.")
-    shown = np.concatenate([firsts, order[~np.isin(order, firsts)]])[:n_labels]
-    labels = LogisticRegression(max_iter=2000).fit(X[shown], truth[shown]).predict(X)
-    return answer_by_labels(truth, labels, pairs)
+    shown, n_classes = _learning_order(truth, seed)
+    if n_labels < n_classes:
+        raise ValueError(f"n_labels: expected at least one a class ({n_classes}), found {n_labels}.")
+    return answer_by_labels(truth, _learn(X, truth, shown[:n_labels]), pairs)
+
+
+def machine_annotators(
+    X: ArrayLike,
+    classes: ArrayLike,
+    pairs: NDArray[np.int64],
+    *,
+    flip_rate: float,
+    seed: int = 0,
+    n_annotators: int = 1,
+    tolerance: float = 0.005,
+) -> Answers:
+    """Classifiers that know just so few true labels that a share ``flip_rate`` of their answers is wrong (section 6.1).
+
+    X (N, d), classes (N,), pairs (M, 2). The paper names no classifier; its code has one linear softmax on the features
+    answer all pairs, so one logistic regression is the default. Each of several gets pairs of its own at random, learns
+    labels in an order of its own, and hits the rate on its own pairs. At rate 0 the true labels answer.
+
+    How the rate is hit: labels are revealed in one seeded order, one item of every class first; their number is doubled,
+    then bisected, then tried within K of the crossing, until the rate on ``pairs`` is within ``tolerance``. A rate that K
+    labels undercut is reached by an annotator to whom some classes are unknown; one that an order skips, by another order.
+    """
+    X, truth, pairs = np.asarray(X), np.asarray(classes), np.asarray(pairs)
+    if not 0.0 <= flip_rate < 1.0:
+        raise ValueError(f"flip_rate: expected a share from 0 to below 1, found {flip_rate!r}.")
+    if n_annotators < 1:
+        raise ValueError(f"n_annotators: expected at least 1, found {n_annotators}.")
+    who = np.random.default_rng([seed, n_annotators]).integers(n_annotators, size=len(pairs))
+    similar = np.zeros(len(pairs), dtype=bool)
+    for r in np.unique(who):
+        mine = who == r
+        similar[mine] = _hit(X, truth, pairs[mine], flip_rate, tolerance, [seed, int(r)]).similar
+    wrong = (truth[pairs[:, 0]] == truth[pairs[:, 1]]) != similar
+    return Answers(pairs, similar, float(wrong.mean()), who if n_annotators > 1 else None)
+
+
+def _learning_order(truth: NDArray[Any], seed: int | list[int]) -> tuple[NDArray[np.int64], int]:
+    """All items (N,) in the order their labels are revealed, one item of every class first, and the number of classes."""
+    order = np.random.default_rng(seed).permutation(len(truth))
+    firsts = np.sort(np.unique(truth[order], return_index=True)[1])
+    return np.concatenate([order[firsts], np.delete(order, firsts)]), len(firsts)
+
+
+def _learn(X: NDArray[Any], truth: NDArray[Any], shown: NDArray[np.int64]) -> NDArray[Any]:
+    """What a linear classifier trained on the items ``shown`` takes all items for, (N,)."""
+    labels: NDArray[Any] = LogisticRegression(max_iter=2000).fit(X[shown], truth[shown]).predict(X)
+    return labels
+
+
+def _hit(
+    X: NDArray[Any], truth: NDArray[Any], pairs: NDArray[np.int64], target: float, tolerance: float, seed: list[int]
+) -> Answers:
+    """The answers of one machine annotator whose flip rate is within ``tolerance`` of ``target``."""
+    if target == 0.0:
+        return answer_by_labels(truth, truth, pairs)
+    found: list[tuple[int, Answers]] = []
+    for attempt in range(ORDERS):
+        shown, n_classes = _learning_order(truth, [*seed, attempt])
+        found.append(_nearest(X, truth, pairs, target, tolerance, shown, n_classes))
+        n_labels, answers = found[-1]
+        if _near(answers.flip_rate, target, tolerance):
+            return answers
+    n_labels, answers = min(found, key=lambda pair: abs(pair[1].flip_rate - target))
+    raise _unreached(target, tolerance, n_labels, answers.flip_rate)
+
+
+def _near(rate: float, target: float, tolerance: float) -> bool:
+    return abs(rate - target) <= tolerance + 1e-9  # .255 is within .005 of .25
+
+
+def _unreached(target: float, tolerance: float, n_labels: int, nearest: float) -> ValueError:
+    return ValueError(
+        f"flip_rate: expected a rate that some number of labels gives to within {tolerance}, found {target}; {n_labels} labels give {nearest:.4f}. Ask for that, allow more tolerance, or give more pairs."
+    )
+
+
+def _nearest(
+    X: NDArray[Any],
+    truth: NDArray[Any],
+    pairs: NDArray[np.int64],
+    target: float,
+    tolerance: float,
+    shown: NDArray[np.int64],
+    n_classes: int,
+) -> tuple[int, Answers]:
+    """The first number of labels that gives the rate, or else the nearest one tried, and its answers."""
+    tried: dict[int, Answers] = {}
+
+    def rate(n_labels: int) -> float:
+        if n_labels not in tried:
+            tried[n_labels] = answer_by_labels(truth, _learn(X, truth, shown[:n_labels]), pairs)
+        return tried[n_labels].flip_rate
+
+    def search() -> Iterator[int]:
+        low, high = n_classes, min(2 * n_classes, len(shown))
+        while rate(high) > target and high < len(shown):
+            yield high
+            low, high = high, min(2 * high, len(shown))
+        if rate(high) > target + tolerance:  # with all labels: no order can do better
+            raise _unreached(target, tolerance, high, rate(high))
+        while high - low > 1:
+            middle = (low + high) // 2
+            yield middle
+            low, high = (middle, high) if rate(middle) > target else (low, middle)
+        # The rate is no smooth function of the labels: its neighbours may be nearer.
+        yield from range(max(n_classes, high - n_classes), min(high + n_classes, len(shown)) + 1)
+        if high <= 2 * n_classes:
+            yield from range(n_classes - 1, 1, -1)
+
+    for n_labels in search():
+        if _near(rate(n_labels), target, tolerance):
+            return n_labels, tried[n_labels]
+    n_labels = min(tried, key=lambda n: abs(tried[n].flip_rate - target))
+    return n_labels, tried[n_labels]
 
 
 def mixed_annotators(

@@ -1,4 +1,4 @@
-"""The command line: pdcc demo, fit, predict, diagnose, simulate."""
+"""The command line: pdcc demo, fit, predict, diagnose, simulate, bench."""
 
 import contextlib
 import logging
@@ -191,6 +191,32 @@ def simulate(
     if study not in known:
         raise ValueError(f"study: expected one of {', '.join(known)}, found {study!r}. Choose one of them.")
     typer.echo(known[study](output, size=size, seed=seed, n_jobs=jobs, progress=sys.stderr.isatty()))
+
+
+@app.command()
+def bench(
+    preset: Annotated[
+        str, typer.Argument(help="quick (digits), synthetic, human-noise or paper (these need PDCC_DATA).")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for tables; a killed run goes on.")],
+    task: Annotated[list[str] | None, typer.Option(help="Only this task of the preset; repeat for several.")] = None,
+    method: Annotated[list[str] | None, typer.Option(help="Only this method; repeat for several.")] = None,
+    trials: Annotated[int | None, typer.Option(help="Trials; the preset has its own number.")] = None,
+    seed: Seed = 0,
+    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+) -> None:
+    """Compare methods over data, noise and trials: CSV, Markdown, JSON and a figure in a directory.
+
+    Example: pdcc bench quick -o results/quick --jobs 2
+    """
+    from pdcc.bench import bench as run
+
+    typer.echo(
+        run(
+            preset, output, tasks=tuple(task or ()), methods=tuple(method or ()), trials=trials, seed=seed,
+            n_jobs=jobs, progress=sys.stderr.isatty(),
+        )
+    )  # fmt: skip
 
 
 @app.command()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # matplotlib takes half a second to import: only when somethi
     from matplotlib.axes import Axes
 
     from pdcc.identifiability.curve import PairsForScore
+    from pdcc.tuning import Selection
 
 # Paul Tol's "bright" scheme: distinct under the common kinds of colour blindness.
 COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")
@@ -224,6 +225,27 @@ def plot_history(history: Sequence[dict[str, float]], *, ax: Axes | None = None)
         right.spines[["top", "left"]].set_visible(False)
     ax.legend(handles=lines, frameon=False, fontsize=9, loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(lines))
     return ax
+
+
+def plot_selection(selection: Selection, *, ax: Axes | None = None) -> Axes:
+    """Held-out nats an answer of every value compared, with standard errors against the best; the chosen one is filled."""
+    ax = _axes(ax, (5.0, 3.4))
+    table = selection.table
+    names = [f"{v:g}" for v in table[selection.parameter]]
+    at = np.arange(len(names))
+    ax.errorbar(
+        at, table["held_out_nll"], yerr=table["standard_error"], fmt="o", color=COLOURS[0], mfc="white", capsize=3
+    )
+    chosen = table["chosen"].to_numpy(dtype=bool)
+    ax.plot(at[chosen], table["held_out_nll"][chosen], "o", color=COLOURS[0], label="chosen")
+    for x, nll, stability in zip(at, table["held_out_nll"], table["stability"], strict=True):
+        if np.isfinite(stability):
+            ax.annotate(f"{stability:.2f}", (x, nll), xytext=(6, 6), textcoords="offset points", fontsize=8, color=_INK)
+    ax.set_xticks(at, names)
+    ax.set_xlabel(f"{selection.parameter} (numbers: agreement of restarts)")
+    ax.set_ylabel(f"nats an answer, held-out {selection.held_out}")
+    ax.legend(frameon=False)
+    return _plain(ax)
 
 
 def _reached(fit: PairsForScore) -> str:

@@ -52,6 +52,7 @@ def test_a_wheel_works_in_an_empty_environment(tmp_path):
     assert str(ROOT) not in out
     assert out.count(str(home)) == 2
     assert (site / "pdcc" / "py.typed").exists()
+    assert (site / "pdcc" / "bench" / "published.csv").exists()
     assert "Usage" in run(python, "-W", "ignore", "-m", "pdcc", "--help", cwd=elsewhere)
     script = (
         (site / "bin" / "pdcc").read_text().split("\n", 1)[1]
@@ -67,8 +68,9 @@ def test_the_svi_example_runs():
     assert scores[1] > scores[0]
 
 
-def test_the_readme_example_runs(tmp_path):
-    text = (ROOT / "README.md").read_text()
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmark.md"])
+def test_examples_in_the_pages_run(page, tmp_path):
+    text = (ROOT / page).read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.S)
     assert blocks
     for block in blocks:
@@ -84,6 +86,6 @@ def test_documents_have_no_holes():
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-@pytest.mark.parametrize("name", ["speed.py", "sbc.py", "ssc.py", "human_noise.py"])
+@pytest.mark.parametrize("name", ["speed.py", "sbc.py", "ssc.py", "baselines.py"])
 def test_benchmarks_explain_themselves(name):
     assert "usage" in run(sys.executable, ROOT / "benchmarks" / name, "--help", cwd=ROOT)

@@ -1,0 +1,82 @@
+"""methods x data x noise x trials -> tables anyone can re-run: ``pdcc bench PRESET -o DIR``."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pdcc.bench.methods import ABLATION, METHODS, VOLUMES
+from pdcc.bench.paper_data import PAPER_TASKS
+from pdcc.bench.report import write_report
+from pdcc.bench.run import plan, run_bench
+
+CLASSICAL = ("kmeans", "cop-kmeans", "pck-means")
+DEEP = ("dc-gmm", "c-idec")
+OURS = ("volmax-paper", "vanilla", "volmax")
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Which tasks and methods a benchmark runs, how often, and what it is called."""
+
+    title: str
+    tasks: tuple[str, ...]
+    methods: tuple[str, ...]
+    trials: int
+
+
+PRESETS = {
+    "quick": Preset(
+        "Digits with machine annotators (section 6.1), M = N",
+        tuple(f"digits-machine-{rate:02d}" for rate in (0, 5, 10, 15)),
+        (*CLASSICAL, *DEEP, *OURS),
+        3,
+    ),
+    "synthetic": Preset(
+        "The paper's synthetic data",
+        tuple(f"synthetic-{kind}-{n}" for kind in ("clean", "noisy") for n in (1000, 4000, 10_000)),
+        (*CLASSICAL, *DEEP, *OURS, "volmax-sigmoid"),
+        5,
+    ),
+    "human-noise": Preset(
+        "Real human noise",
+        ("cifar10n-clean", "cifar10n-aggre", "cifar10n-random1", "cifar10n-worse", "cifar10n-three", "labelme", "dwug-bar", "dwug-plane"),
+        (*CLASSICAL, *DEEP, *OURS, "volmax-shared", "volmax-per-annotator"),
+        5,
+    ),
+    "ablation": Preset("The default less one part", ("cifar10n-worse", "labelme"), ("volmax", *ABLATION), 3),
+    "volumes": Preset(
+        "Volumes, to be chosen without labels",
+        ("cifar10n-clean", "cifar10n-aggre", "cifar10n-random1", "cifar10n-worse", "labelme"),
+        ("volmax", *(f"volmax-v{v:g}" for v in VOLUMES)),
+        3,
+    ),
+    "paper": Preset("The paper's tables", tuple(PAPER_TASKS), (*CLASSICAL, *DEEP, "vanilla-paper", *OURS), 5),
+}  # fmt: skip
+
+
+def bench(
+    preset: str,
+    output: Path,
+    *,
+    tasks: tuple[str, ...] = (),
+    methods: tuple[str, ...] = (),
+    trials: int | None = None,
+    seed: int = 0,
+    n_jobs: int = 1,
+    progress: bool = False,
+) -> str:
+    """Run a preset, or a part of it, and write its report; returns the report as Markdown."""
+    chosen = PRESETS[_one_of("preset", preset, PRESETS)]
+    some = tuple(_one_of("task", t, chosen.tasks) for t in tasks) or chosen.tasks
+    who = tuple(_one_of("method", m, METHODS) for m in methods) or chosen.methods
+    if trials is not None and trials < 1:
+        raise ValueError(f"trials: expected at least 1, found {trials}. Ask for more.")
+    cells = plan(some, who, chosen.trials if trials is None else trials, seed)
+    records = run_bench(cells, output, n_jobs=n_jobs, progress=progress)
+    return write_report(records, output, chosen.title)
+
+
+def _one_of(name: str, value: str, known: object) -> str:
+    names = tuple(known)  # type: ignore[arg-type, var-annotated]
+    if value not in names:
+        raise ValueError(f"{name}: expected one of {', '.join(names)}, found {value!r}. Choose one of them.")
+    return value

@@ -1,0 +1,78 @@
+"""The systems that are compared, each with all the help of ours that applies to it: scaling, start, dropout, early stopping.
+
+Names ending in "oracle" look at true labels and are never a recommendation. "paper" is the published recipe, without the help.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans
+from pdcc.estimator import VanillaDCC, VolMaxDCC
+
+HELP: dict[str, Any] = {"scale": "auto", "init": "pairs"}
+DEEP: dict[str, Any] = {"dropout": 0.5, "validation_fraction": 0.1, "patience": 8}
+# Compared with each other to see what choosing the volume without labels costs.
+VOLUMES = (0.0, 1e-3, 1e-2, 3e-2, 1e-1)
+
+
+@dataclass(frozen=True)
+class Method:
+    """A system by its name in tables, and how to make it: ``make(n_clusters, seed, cache)``."""
+
+    title: str
+    make: Callable[[int, int, Path | None], Any]
+
+
+def _volmax(title: str, **settings: Any) -> Method:
+    return Method(title, lambda k, s, c: VolMaxDCC(k, random_state=s, progress=False, **settings))
+
+
+def _deep(title: str, kind: type[DCGMM] | type[CIDEC]) -> Method:
+    return Method(title, lambda k, s, c: kind(k, **HELP, **DEEP, pretrained=c, random_state=s, progress=False))
+
+
+METHODS: dict[str, Method] = {
+    # The partition plain K-means ends in under the scaling that the answers choose.
+    "kmeans": Method("K-means", lambda k, s, c: KMeans(k, scale="auto", random_state=s)),
+    "cop-kmeans": Method("COP-KMeans", lambda k, s, c: COPKMeans(k, **HELP, on_infeasible="relax", random_state=s)),
+    "pck-means": Method("PCKMeans", lambda k, s, c: PCKMeans(k, **HELP, random_state=s)),
+    "dc-gmm": _deep("DC-GMM", DCGMM),
+    "c-idec": _deep("C-IDEC", CIDEC),
+    "vanilla-paper": Method("VanillaDCC, paper", lambda k, s, c: VanillaDCC.paper(k, random_state=s, progress=False)),
+    "volmax-paper": Method("VolMaxDCC, paper", lambda k, s, c: VolMaxDCC.paper(k, random_state=s, progress=False)),
+    "vanilla": Method("VanillaDCC", lambda k, s, c: VanillaDCC(k, random_state=s, progress=False)),
+    "volmax": _volmax("**VolMaxDCC, default**"),
+    "volmax-shared": _volmax("VolMaxDCC, shared confusion", confusion="stochastic"),
+    "volmax-per-annotator": _volmax("VolMaxDCC, per annotator", confusion="per-annotator"),
+    "volmax-sigmoid": _volmax("VolMaxDCC, free B", confusion="sigmoid"),
+    **{f"volmax-v{v:g}": _volmax(f"shared confusion, volume {v:g}", confusion="stochastic", volume=v) for v in VOLUMES},
+}
+# The default less one of its parts each.
+ABLATION: dict[str, Method] = {
+    "no-volume": _volmax("stochastic, volume 0", confusion="stochastic", volume=0.0),
+    "volume": _volmax("stochastic, volume 0.01", confusion="stochastic", volume=1e-2),
+    "free-b": _volmax("sigmoid, volume 0.01", confusion="sigmoid", volume=1e-2),
+    "no-confusion": _volmax("none, volume 0.01", confusion="none", volume=1e-2),
+    "raw": _volmax("raw features", scale=None),
+    "standard": _volmax("standard scale", scale="standard"),
+    "kmeans-start": _volmax("K-means start", init="kmeans"),
+    "random-start": _volmax("random start", init="random"),
+    "no-dropout": _volmax("no dropout", dropout=0.0),
+    "two-layers": _volmax("two hidden layers", hidden=(512, 512)),
+    "no-early-stopping": _volmax(
+        "no early stopping, 30 epochs", confusion="stochastic", volume=1e-2, validation_fraction=0.0, epochs=30
+    ),
+    "three-restarts": _volmax("three restarts", n_init=3),
+    "no-partition": _volmax("partition 0", partition=0.0),
+    "partition": _volmax("partition 1", partition=1.0),
+}
+METHODS |= ABLATION
+# Whose figures in the paper stand beside ours.
+IN_PAPER = {
+    "Kmeans": "kmeans", "COP-Kmeans": "cop-kmeans", "PCKmeans": "pck-means", "DC-GMM": "dc-gmm", "C-IDEC": "c-idec",
+    "VanillaDCC": "vanilla-paper", "VolMaxDCC": "volmax-paper",
+}  # fmt: skip
+# Where ids are missing, a confusion for each annotator is the shared one.
+NEED_ANNOTATORS = ("volmax-per-annotator",)

@@ -1,0 +1,174 @@
+"""Choosing the volume and the number of clusters from the answers alone.
+
+Each value is fitted to part of the answers and judged by the rest: whole annotators where ten or more are known (one person's
+answers give each other away), else answers that touch items kept out of training, and single ones. No label is looked at.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+from tqdm.auto import tqdm
+
+from pdcc.estimator import VolMaxDCC
+from pdcc.pairs import PairData
+from pdcc.selection import standard_error
+from pdcc.settings import check_count, check_number, seed_of, show_progress
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+logger = logging.getLogger(__name__)
+
+VOLUMES = (0.0, 1e-3, 1e-2, 3e-2, 1e-1)
+HELD_OUT = 0.2
+FEWEST_PEOPLE = 10
+# Restarts of a value may agree less than those of the steadiest one by this much of an adjusted Rand index.
+UNSTEADY = 0.05
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The chosen value, the sentence that says why, and what was compared.
+
+    table: one row a value: held_out_nll (nats an answer), behind_best, standard_error, stability (mean adjusted Rand index
+    between restarts), eligible, chosen. held_out: "annotators" or "items and pairs".
+    """
+
+    parameter: str
+    value: Any
+    reason: str
+    table: pd.DataFrame
+    held_out: str
+
+    def plot(self, ax: "Axes | None" = None) -> "Axes":
+        """Held-out nats and stability against the values compared."""
+        from pdcc.plots import plot_selection
+
+        return plot_selection(self, ax=ax)
+
+
+def select_volume(
+    X: ArrayLike,
+    pairs: ArrayLike,
+    similar: ArrayLike,
+    annotators: ArrayLike | None = None,
+    *,
+    estimator: VolMaxDCC,
+    volumes: Sequence[float] = VOLUMES,
+    n_restarts: int = 2,
+    random_state: Any = 0,
+    progress: bool | None = None,
+) -> Selection:
+    """The largest volume whose held-out likelihood is within one standard error of the best, and whose restarts agree.
+
+    Likelihood cannot see what the volume is for, to pick among states that fit equally well (theorem 4.1); so the largest that
+    costs nothing is taken. ``estimator``: an unfitted VolMaxDCC that says everything else; its ``confusion`` may be "auto".
+    """
+    for volume in volumes:
+        check_number("volumes", volume, 0.0)
+    order = sorted(float(v) for v in volumes)
+    found = _compare(X, pairs, similar, annotators, estimator, "volume", order, n_restarts, random_state, progress)
+    return _judge(found, "volume", prefer=max, words="the largest volume")
+
+
+def select_n_clusters(
+    X: ArrayLike,
+    pairs: ArrayLike,
+    similar: ArrayLike,
+    annotators: ArrayLike | None = None,
+    *,
+    estimator: VolMaxDCC,
+    candidates: Sequence[int] = tuple(range(2, 11)),
+    n_restarts: int = 2,
+    random_state: Any = 0,
+    progress: bool | None = None,
+) -> Selection:
+    """The smallest number of clusters whose held-out likelihood is within one standard error of the best, restarts agreeing."""
+    for k in candidates:
+        check_count("candidates", k, 2)
+    order = sorted(int(k) for k in candidates)
+    found = _compare(X, pairs, similar, annotators, estimator, "n_clusters", order, n_restarts, random_state, progress)
+    return _judge(found, "n_clusters", prefer=min, words="the fewest clusters")
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """For each value: nats of every held-out answer (V, H) and stability (V,); groups of answers for standard errors."""
+
+    values: list[Any]
+    nll: NDArray[np.float64]
+    stability: NDArray[np.float64]
+    groups: NDArray[np.int64] | None
+    held_out: str
+
+
+def _compare(
+    X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None, estimator: VolMaxDCC,
+    parameter: str, values: list[Any], n_restarts: int, random_state: Any, progress: bool | None,
+) -> _Compared:  # fmt: skip
+    data = PairData.from_arrays(X, pairs, similar, annotators)
+    check_count("n_restarts", n_restarts)
+    if len(values) < 2:
+        raise ValueError(f"{parameter}: expected at least two values to compare, found {values}. Pass more.")
+    seed = seed_of(random_state)
+    people = 0 if data.annotator is None else len(np.unique(data.annotator))
+    by = "annotators" if people >= FEWEST_PEOPLE else "items"
+    train, test = data.split(HELD_OUT, seed, by=by)
+    if len(np.unique(train.similar)) < 2 or len(test) < 1:
+        raise ValueError(
+            f"pairs: expected enough answers of both kinds to hold a fifth out, found {len(data)}. Ask more pairs, or set {parameter} yourself."
+        )
+    names = np.array(data.annotator_names, dtype=object)
+    fit_who, test_who = (None if d.annotator is None else names[d.annotator] for d in (train, test))
+    fit_pairs, test_pairs = (np.column_stack([d.i, d.j]) for d in (train, test))
+    nll, stability = [], []
+    total = len(values) * n_restarts
+    with tqdm(total=total, desc=f"select {parameter}", disable=not show_progress(progress), leave=False) as bar:
+        for value in values:
+            scores, labels = [], []
+            for restart in range(n_restarts):
+                est = clone(estimator).set_params(
+                    **{parameter: value, "random_state": seed + restart, "progress": False}
+                )
+                est.fit(data.features, fit_pairs, train.similar, fit_who)
+                p = est.predict_pairs(data.features, test_pairs, test_who).clip(1e-6, 1 - 1e-6)
+                scores.append(-np.where(test.similar, np.log(p), np.log1p(-p)))
+                labels.append(est.labels_)
+                bar.update(1)
+            nll.append(np.mean(scores, axis=0))
+            agree = [adjusted_rand_score(a, b) for a, b in combinations(labels, 2)]
+            stability.append(float(np.mean(agree)) if agree else np.nan)
+    groups = test.annotator if by == "annotators" else None
+    how = "annotators" if by == "annotators" else "items and pairs"
+    return _Compared(values, np.array(nll), np.array(stability), groups, how)
+
+
+def _judge(found: _Compared, parameter: str, *, prefer: Callable[[list[Any]], Any], words: str) -> Selection:
+    means = found.nll.mean(axis=1)
+    best = int(means.argmin())
+    behind = means - means[best]
+    errors = np.array([standard_error(n - found.nll[best], found.groups) for n in found.nll])
+    close = behind <= errors
+    steadiest = np.nanmax(found.stability[close]) if np.isfinite(found.stability[close]).any() else np.nan
+    steady = ~(found.stability < steadiest - UNSTEADY)
+    eligible = close & steady
+    value = prefer([v for v, ok in zip(found.values, eligible, strict=True) if ok])
+    k = found.values.index(value)
+    table = pd.DataFrame(
+        {
+            parameter: found.values, "held_out_nll": means, "behind_best": behind, "standard_error": errors,
+            "stability": found.stability, "eligible": eligible, "chosen": [v == value for v in found.values],
+        }
+    )  # fmt: skip
+    told = f"{behind[k]:.4f} nats an answer behind the best ({found.values[best]:g}), standard error {errors[k]:.4f}"
+    reason = f"Chose {parameter} {value:g}, {words} among {int(eligible.sum())} of {len(table)} that predict held-out {found.held_out} as well and whose restarts agree ({told})."
+    logger.info(reason)
+    return Selection(parameter, value, reason, table, found.held_out)

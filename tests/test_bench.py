@@ -1,0 +1,218 @@
+"""The benchmark: every cell once, failures on record, nothing held out was seen, tables that mark the best."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from conftest import make_blobs
+from typer.testing import CliRunner
+
+from pdcc import bench, datasets
+from pdcc.bench import methods, report, run, tasks
+from pdcc.cli import app
+from pdcc.datasets import Judgments
+
+
+class Simple:
+    """A method that always puts items together by the sign of their first feature."""
+
+    def __init__(self, n_clusters, fails=False):
+        self.n_clusters, self.fails = n_clusters, fails
+
+    def fit(self, X, pairs, similar, annotators=None):
+        if self.fails:
+            raise ValueError("no solution here")
+        self.labels_ = self.predict(X)
+        return self
+
+    def predict(self, X):
+        return (np.asarray(X)[:, 0] > 0).astype(np.int64)
+
+
+class Perfect(Simple):
+    """A method that reads the truth off the last feature."""
+
+    def predict(self, X):
+        return np.asarray(X)[:, -1].astype(np.int64)
+
+
+def problem(task, trial, seed=0):
+    blobs = make_blobs(n=60, n_pairs=100, seed=trial)
+    X = np.column_stack([blobs.X, blobs.y])
+    held = {"new pairs": tasks.Held(blobs.answers.pairs[80:], blobs.answers.similar[80:], np.zeros(20, np.int64))}
+    return tasks.Problem(
+        3, X, blobs.answers.pairs[:80], blobs.answers.similar[:80], flip_rate=0.0, X_unseen=X[:20], truth=(blobs.y, blobs.y[:20]), held=held
+    )  # fmt: skip
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    made = {
+        "simple": methods.Method("Simple", lambda k, s, c: Simple(k)),
+        "perfect": methods.Method("Perfect", lambda k, s, c: Perfect(k)),
+        "broken": methods.Method("Broken", lambda k, s, c: Simple(k, fails=True)),
+    }
+    for module in (methods, run, report, bench):
+        monkeypatch.setattr(module, "METHODS", made)
+    monkeypatch.setattr(tasks, "load", problem)
+    preset = bench.Preset("Toy", ("one", "two"), ("simple", "perfect", "broken"), 3)
+    monkeypatch.setitem(bench.PRESETS, "quick", preset)
+    return made
+
+
+def test_tables_mark_the_best_and_show_failures(toy, tmp_path):
+    text = bench.bench("quick", tmp_path)
+    summary = pd.read_csv(tmp_path / "summary.csv")
+    perfect = summary[(summary["method"] == "perfect") & (summary["measure"] == "acc_seen")]
+    assert (perfect["mean"] == 1.0).all()
+    assert (perfect["done"] == 3).all()
+    broken = summary[(summary["method"] == "broken") & (summary["measure"] == "acc_seen")]
+    assert broken["mean"].isna().all()
+    assert (broken["failed"] == 3).all()
+    assert "**1.000 ± 0.000** / 1.000 (3)" in text
+    assert "failed (3)" in text
+    assert "no solution here" in text
+    assert "log-loss, new pairs" in text
+    losses = summary[summary["measure"] == "log_loss, new pairs"].set_index("method").groupby(level=0)["mean"].mean()
+    assert losses["perfect"] < losses["simple"]
+    cells = pd.read_csv(tmp_path / "cells.csv")
+    assert len(cells) == 18
+    assert {"seconds", "peak_mb", "flip_rate", "acc_unseen", "message"} <= set(cells.columns)
+    assert (cells["peak_mb"] > 10).all()
+    body = json.loads((tmp_path / "summary.json").read_text())
+    assert body["versions"]["torch"]
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_killed_run_goes_on(toy, tmp_path, monkeypatch):
+    cells = run.plan(["one"], ["simple", "perfect"], 2, seed=0)
+    run.run_bench(cells[:2], tmp_path)
+    path = tmp_path / run.CELLS
+    path.write_bytes(path.read_bytes() + b'{"task": "one", "meth')  # the kill came in the middle of a line
+    ran = []
+    once = run.run_cell
+
+    def counted(cell, cache):
+        ran.append(cell)
+        return once(cell, cache)
+
+    monkeypatch.setattr(run, "run_cell", counted)
+    records = run.run_bench(cells, tmp_path)
+    assert ran == cells[2:]
+    assert [(r["method"], r["trial"]) for r in records] == [
+        ("simple", 0),
+        ("perfect", 0),
+        ("simple", 1),
+        ("perfect", 1),
+    ]
+    ran.clear()
+    run.run_bench(cells, tmp_path)
+    assert ran == []
+
+
+def test_failed_cells_are_tried_again(toy, tmp_path):
+    cells = run.plan(["one"], ["broken"], 1, seed=0)
+    assert run.run_bench(cells, tmp_path)[0]["status"] == "failed"
+    toy["broken"] = toy["simple"]
+    assert run.run_bench(cells, tmp_path)[0]["status"] == "done"
+
+
+def test_methods_of_a_trial_share_data_and_seed(monkeypatch, tmp_path):
+    seen = []
+    made = {n: methods.Method(n, lambda k, s, c: seen.append(s) or Simple(k)) for n in ("a", "b")}
+    monkeypatch.setattr(run, "METHODS", made)
+    monkeypatch.setattr(tasks, "load", problem)
+    run.run_bench(run.plan(["one"], ["a", "b"], 2, seed=3), tmp_path)
+    assert seen == [3000, 3000, 3001, 3001]
+
+
+def test_paired_difference_and_oracle_loss_by_hand():
+    values = {"a": [0.8, 0.9, 0.7], "b": [0.7, 0.9, 0.4], "chosen": [0.75, 0.9, 0.7]}
+    records = [
+        {"task": "t", "method": m, "trial": t, "seed": 0, "status": "done", "acc_seen": v}
+        for m, row in values.items()
+        for t, v in enumerate(row)
+    ]
+    row = report.paired(records, "acc_seen", "a", "b").iloc[0]
+    gaps = np.array([0.1, 0.0, 0.3])
+    assert row["difference"] == pytest.approx(gaps.mean())
+    assert row["se"] == pytest.approx(gaps.std(ddof=1) / np.sqrt(3))
+    loss = report.oracle_loss(records, "chosen", ["a", "b"]).iloc[0]
+    assert loss["loss"] == pytest.approx(np.mean([0.05, 0.0, 0.0]))
+
+
+def test_nothing_held_out_was_seen():
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(40, size=(900, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    judged = Judgments(
+        np.zeros((40, 2)), pairs, rng.random(len(pairs)) < 0.5, rng.integers(9, size=len(pairs)), np.zeros(40, np.int64)
+    )
+    train, held = tasks.split_judgments(judged, rng)
+    known = {frozenset(p) for p in pairs[train].tolist()}
+    for part in held.values():
+        assert len(part.pairs) > 20
+        assert not known & {frozenset(p) for p in part.pairs.tolist()}
+    assert not set(judged.annotators[train]) & set(held["new people"].annotators)
+    assert set(held["new pairs"].annotators) <= set(judged.annotators[train])
+    assert len(pairs) / 3 < train.sum() < 0.7 * len(pairs)
+
+
+def test_digits_with_machine_annotators_load():
+    one = tasks.load("digits-machine-10", 0)
+    assert abs(one.flip_rate - 0.10) <= 0.005
+    assert len(one.pairs) == len(one.X)
+    again = tasks.load("digits-machine-10", 0)
+    np.testing.assert_array_equal(one.pairs, again.pairs)
+    assert not np.array_equal(one.pairs, tasks.load("digits-machine-10", 1).pairs)
+
+
+def test_synthetic_task_is_scored_by_memberships(tmp_path):
+    made = methods.METHODS["vanilla"]
+    problem = tasks.load("synthetic-noisy-1000", 0)
+    est = made.make(3, 0, None).set_params(epochs=2).fit(problem.X, problem.pairs, problem.similar)
+    scores = run._scores(est, problem)
+    assert 0 < scores["mse_seen"] < 1
+    assert {"acc_seen", "acc_unseen", "mse_unseen"} <= set(scores)
+
+
+def test_hard_labels_get_two_rates():
+    one = problem("one", 0)
+    est = Perfect(3).fit(one.X, one.pairs, one.similar)
+    p = run.pair_probabilities(est, one, one.held["new pairs"])
+    same = (est.labels_[one.held["new pairs"].pairs] == est.labels_[one.held["new pairs"].pairs][:, :1]).all(axis=1)
+    assert len(np.unique(p)) == 2
+    assert p[same].min() > p[~same].max()
+
+
+def test_every_method_of_the_presets_exists():
+    for preset in bench.PRESETS.values():
+        assert set(preset.methods) <= set(methods.METHODS)
+    assert set(methods.IN_PAPER.values()) <= set(methods.METHODS)
+    assert not any("oracle" in m for preset in bench.PRESETS.values() for m in preset.methods)
+
+
+def test_missing_data_is_said_before_anything_runs(monkeypatch, tmp_path):
+    monkeypatch.delenv("PDCC_DATA", raising=False)
+    out = CliRunner().invoke(app, ["bench", "human-noise", "-o", str(tmp_path / "out")])
+    assert isinstance(out.exception, FileNotFoundError)
+    assert "PDCC_DATA" in str(out.exception)
+    assert not (tmp_path / "out" / run.CELLS).exists()
+
+
+@pytest.mark.parametrize(("args", "word"), [(["nonsense"], "quick"), (["quick", "--task", "x"], "digits-machine-00"), (["quick", "--method", "x"], "volmax"), (["quick", "--trials", "0"], "at least 1")])  # fmt: skip
+def test_bad_requests_are_answered_with_what_there_is(args, word, tmp_path):
+    out = CliRunner().invoke(app, ["bench", *args, "-o", str(tmp_path)])
+    assert isinstance(out.exception, ValueError)
+    assert word in str(out.exception)
+
+
+@pytest.mark.skipif(datasets.data_directory() is None, reason="PDCC_DATA is not set")
+@pytest.mark.parametrize("task", bench.PRESETS["human-noise"].tasks)
+def test_human_noise_tasks_load(task: str):
+    one = tasks.load(task, 0)
+    assert (one.truth is None) == task.startswith("dwug")
+    assert len(one.pairs) == len(one.similar)
+    assert Path(datasets.data_directory()).is_dir()
