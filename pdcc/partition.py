@@ -7,7 +7,6 @@ discriminant coordinates starts close to a good optimum. Which of them is used i
 (of held-out annotators where their ids are known); no label is ever seen.
 """
 
-import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,8 +27,6 @@ from pdcc.checks import Floats, Ints
 from pdcc.pairs import PairData
 from pdcc.scaling import Scaler
 from pdcc.selection import standard_error
-
-logger = logging.getLogger(__name__)
 
 # K-means is tried on at most this many items (drawn at random) while settings are compared.
 TRIAL_ITEMS = 4000
@@ -249,7 +246,6 @@ def make_start(
         reason += " The answers never contradict each other, as if read off labels: the partition stays as one more annotator."
     labels = way.guided(pairs, width, tries=10) if use else way.plain(tries=10)
     name = f"{scale}, {f'guided K-means, {width} components' if use else 'plain K-means'}"
-    logger.info("start: %s. %s", name, reason)
     return Start(labels, way.scaler, name, reason, annotates, tuple(table))
 
 

@@ -133,6 +133,7 @@ def train(
         kinds = SCALES if recipe.scale == "auto" else (recipe.scale,)
         init = "kmeans" if recipe.init == "random" else recipe.init  # then only its choice of scale is used
         start = make_start(data.features, recipe.n_clusters, fitted, scales=kinds, init=init, seed=recipe.seed)
+        logger.info("start: %s. %s", start.name, start.reason)
     scaler = Scaler.fit(data.features, recipe.scale) if start is None else start.scaler
     x = torch.as_tensor(scaler(data.features)).to(device)
     labels = None if start is None or recipe.init == "random" else torch.as_tensor(start.labels).to(device)
