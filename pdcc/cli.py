@@ -185,7 +185,8 @@ def simulate(
 
     Example: pdcc simulate bank -o results --jobs 2
     """
-    from pdcc.simulation import simulate_bank, simulate_synthetic
+    from pdcc.simulation import simulate_bank
+    from pdcc.study import simulate_synthetic
 
     known = {"synthetic": simulate_synthetic, "bank": simulate_bank}
     if study not in known:

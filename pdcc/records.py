@@ -1,13 +1,17 @@
-"""Results of long studies, one JSON line each: a killed run goes on where it was. And one torch thread while a cell runs."""
+"""Results of long studies: one JSON line each, so that a killed run goes on where it was; tables and figures, written whole or not at all."""
 
 import contextlib
+import io
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import torch
+
+from pdcc.inference.checkpoint import write_atomic
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -30,6 +34,18 @@ def append_line(path: Path, record: dict[str, Any]) -> None:
         file.write(json.dumps(record).encode() + b"\n")
         file.flush()
         os.fsync(file.fileno())
+
+
+def write_table(path: Path, table: pd.DataFrame) -> None:
+    """A CSV without the index."""
+    write_atomic(path, table.to_csv(index=False).encode())
+
+
+def write_figure(path: Path, figure: Any) -> None:
+    """A PNG of a matplotlib figure."""
+    picture = io.BytesIO()
+    figure.savefig(picture, dpi=110, format="png")
+    write_atomic(path, picture.getvalue())
 
 
 @contextlib.contextmanager

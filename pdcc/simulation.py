@@ -15,8 +15,7 @@ from pdcc.annotators import answer_through, draw_pairs
 from pdcc.estimator import VolMaxDCC
 from pdcc.identifiability.ssc import check_ssc
 from pdcc.metrics import membership_mse
-from pdcc.records import append_line, one_thread, read_lines
-from pdcc.study import medians, plot_study, run_study
+from pdcc.records import append_line, one_thread, read_lines, write_figure, write_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -269,27 +268,11 @@ def simulate_bank(output: Path, *, size: int | None, seed: int, n_jobs: int, pro
     """Run the bank into ``output``: bank.jsonl, bank.csv, bank-summary.csv, bank.png. Returns the summary as text."""
     rows = run_bank(bank(204 if size is None else size, seed), output / "bank.jsonl", n_jobs=n_jobs, progress=progress)
     table = pd.DataFrame([{k: v for k, v in r.items() if k != "diagnosis"} for r in rows])
-    table.to_csv(output / "bank.csv", index=False)
+    write_table(output / "bank.csv", table)
     if all("error" in r for r in rows):
         return f"{len(rows)} settings, none finished: see {output / 'bank.csv'}."
     summary = summarise(rows)
-    summary.to_csv(output / "bank-summary.csv", index=False)
-    _save(plot_bank(rows), output / "bank.png")
+    write_table(output / "bank-summary.csv", summary)
+    write_figure(output / "bank.png", plot_bank(rows).figure)
     failed = sum("error" in r for r in rows)
     return f"{len(rows)} settings, {failed} failed.\n{summary.round(3).to_string(index=False)}"
-
-
-def simulate_synthetic(output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool) -> str:
-    """Run the paper's synthetic study into ``output``: synthetic.csv, synthetic.png. Returns medians as text."""
-    table = run_study(
-        output, seeds=range(seed, seed + (10 if size is None else size)), n_jobs=n_jobs, progress=progress
-    )
-    _save(plot_study(table), output / "synthetic.png")
-    return medians(table).round(4).to_string(index=False)
-
-
-def _save(axes: "Axes", path: Path) -> None:
-    from matplotlib.figure import Figure
-
-    assert isinstance(axes.figure, Figure)
-    axes.figure.savefig(path, dpi=110)

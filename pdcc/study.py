@@ -11,9 +11,8 @@ from tqdm.auto import tqdm
 
 from pdcc import datasets
 from pdcc.estimator import VolMaxDCC
-from pdcc.inference.checkpoint import write_atomic
 from pdcc.metrics import membership_mse
-from pdcc.records import append_line, one_thread, read_lines
+from pdcc.records import append_line, one_thread, read_lines, write_figure, write_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,7 +73,7 @@ def run_study(
         append_line(path, row)
         have[row["method"], row["pairs"], row["seed"]] = row
     table = pd.DataFrame([have[cell] for cell in grid])
-    write_atomic(output / "synthetic.csv", table.to_csv(index=False).encode())
+    write_table(output / "synthetic.csv", table)
     return table
 
 
@@ -108,3 +107,11 @@ def plot_study(table: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     return axes
+
+
+def simulate_synthetic(output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool) -> str:
+    """Run the study into ``output``: synthetic.jsonl, synthetic.csv, synthetic.png. Returns medians as text."""
+    seeds = range(seed, seed + (10 if size is None else size))
+    table = run_study(output, seeds=seeds, n_jobs=n_jobs, progress=progress)
+    write_figure(output / "synthetic.png", plot_study(table).figure)
+    return medians(table).round(4).to_string(index=False)

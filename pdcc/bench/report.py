@@ -12,6 +12,7 @@ import pandas as pd
 from pdcc.bench.methods import IN_PAPER, METHODS
 from pdcc.bench.published import published
 from pdcc.inference.checkpoint import write_atomic
+from pdcc.records import write_figure, write_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -160,12 +161,10 @@ def plot_bench(records: Records, measure: str = "acc_seen") -> "Figure":
 
 def write_report(records: Records, output: Path, title: str) -> str:
     """cells.csv, summary.csv, summary.json, table.md and figure.png in ``output``; returns the Markdown."""
-    import io
-
     frame = pd.DataFrame([{k: v for k, v in r.items() if k != "versions"} for r in records])
-    write_atomic(output / "cells.csv", frame.to_csv(index=False).encode())
+    write_table(output / "cells.csv", frame)
     table = summarise(records)
-    write_atomic(output / "summary.csv", table.to_csv(index=False).encode())
+    write_table(output / "summary.csv", table)
     versions = records[-1]["versions"] if records else {}
     body = {"title": title, "date": date.today().isoformat(), "versions": versions, "rows": json.loads(table.to_json(orient="records"))}  # fmt: skip
     write_atomic(output / "summary.json", json.dumps(body, indent=1).encode())
@@ -174,13 +173,11 @@ def write_report(records: Records, output: Path, title: str) -> str:
     text = f"# {title}\n\n{body['date']}; {packages}. Mean ± standard error over (trials); best in bold, second best in italics.\n\n{markdown(records)}"
     beside = beside_published(records)
     if not beside.empty:
-        write_atomic(output / "beside_paper.csv", beside.to_csv(index=False).encode())
+        write_table(output / "beside_paper.csv", beside)
         text += "\nThe paper's own figures stand beside these in beside_paper.csv.\n"
     if failures:
         text += "\nFailures:\n\n" + "".join(f"- {r['task']}, {r['method']}, trial {r['trial']}: {r['message']}\n" for r in failures)  # fmt: skip
     write_atomic(output / "table.md", text.encode())
     measure = "acc_seen" if "acc_seen" in set(table["measure"]) else next(iter(table["measure"]), "acc_seen")
-    picture = io.BytesIO()
-    plot_bench(records, measure).savefig(picture, dpi=120, format="png")
-    write_atomic(output / "figure.png", picture.getvalue())
+    write_figure(output / "figure.png", plot_bench(records, measure))
     return text
