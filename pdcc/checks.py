@@ -15,7 +15,7 @@ class PairDataError(ValueError):
 
     def __init__(self, argument: str, expected: str, found: str, fix: str, row: int | None = None):
         self._parts = (argument, expected, found, fix, row)
-        where = "" if row is None else f" (first at row {row})"
+        where = "" if row is None else f" (first at row {row}, counted from 0)"
         super().__init__(f"{argument}: expected {expected}, found {found}{where}. {fix}")
         self.argument, self.row = argument, row
 
@@ -66,7 +66,7 @@ def check_features(X: Any, *, n_features: int | None = None, owner: str = "this 
                 name,
                 "numbers",
                 f"{array.dtype} values that are not ({error}; argument must be a string or a real number)",
-                "Encode or drop the columns that are not numeric.",
+                "Encode or drop the columns that are not numeric; if one names the items, say so: item_ids in Python, --id-column in the shell.",
                 bad[0] if bad else None,
             )
             raise (TypeError(str(message)) if isinstance(error, TypeError) else message) from error

@@ -74,7 +74,9 @@ def fit(
     output: Run,
     seed: Seed = 0,
     epochs: Annotated[int, typer.Option(help="At most this many passes over the pairs.")] = 60,
-    confusion: Annotated[str, typer.Option(help="Annotators' confusion: auto, none, sigmoid or stochastic.")] = "auto",
+    confusion: Annotated[
+        str, typer.Option(help="Annotators' confusion: auto, none, sigmoid, stochastic or per-annotator.")
+    ] = "auto",
     volume: Annotated[str, typer.Option(help="Weight of the volume term: auto or a number.")] = "auto",
     scale: Annotated[str, typer.Option(help="Feature scaling: auto, none, unit or standard.")] = "auto",
     init: Annotated[str, typer.Option(help="Start: pairs, kmeans or random.")] = "pairs",
@@ -167,6 +169,7 @@ def diagnose(
     typer.echo(str(found))
     if output is not None:
         write_atomic(output, json.dumps(found.to_dict(), indent=1).encode())
+        typer.echo(f"\nAll of it, with every number, is in {output}.")
     if strict and found.overall != "supported":
         raise typer.Exit(1)
 
@@ -197,7 +200,10 @@ def simulate(
 @app.command()
 def bench(
     preset: Annotated[
-        str, typer.Argument(help="quick (digits), synthetic, human-noise or paper (these need PDCC_DATA).")
+        str,
+        typer.Argument(
+            help="quick (digits), synthetic; human-noise, ablation, volumes or paper (these need PDCC_DATA)."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for tables; a killed run goes on.")],
     task: Annotated[list[str] | None, typer.Option(help="Only this task of the preset; repeat for several.")] = None,

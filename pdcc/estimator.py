@@ -263,6 +263,12 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         from pdcc.posterior import sample, to_inference_data
 
+        known = ("sites", "guide", "scale", "warmup", "steps")
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise TypeError(
+                f"posterior: expected options among {', '.join(known)}, found {unknown[0]!r}. Check the spelling."
+            )
         data = self._check_data(X, pairs, similar, annotators)
         progress = show_progress(self.progress)
         recipe = self._fitted_recipe()

@@ -107,11 +107,16 @@ class PairData:
             )
         for column in frame.columns:
             if frame[column].isna().any():
+                fix = (
+                    "Name everyone, or leave the column out."
+                    if column == "annotator"
+                    else "Drop the rows that were not answered."
+                )
                 raise PairDataError(
                     f"pairs table, column {column}",
                     "no missing values",
                     "an empty cell",
-                    "Drop the rows that were not answered.",
+                    fix,
                     first_row(frame[column].isna().to_numpy()),
                 )
         ends = frame[["i", "j"]].to_numpy() if item_ids is None else frame[["i", "j"]].to_numpy(dtype=object)
@@ -245,7 +250,8 @@ def _look_up(pairs: ArrayLike, ids: NDArray[Any]) -> Ints:
 def renumber(codes: Ints | None, names: tuple[Any, ...], known: tuple[Any, ...], n_pairs: int) -> Ints:
     """Numbers into ``known`` (M,) for numbers into ``names`` (M,); ``len(known)`` for those not among them, or all."""
     number = {name: r for r, name in enumerate(known)}
-    table = np.array([number.get(name, len(known)) for name in names], dtype=np.int64)
+    # One more entry: who had no name before has none now.
+    table = np.array([*(number.get(name, len(known)) for name in names), len(known)], dtype=np.int64)
     return np.full(n_pairs, len(known), dtype=np.int64) if codes is None else table[codes]
 
 

@@ -42,9 +42,9 @@ LEAVES_OUT = {
 }
 # What simulation-based calibration found over 200 simulated data sets (docs/results.md).
 CALIBRATION = {
-    "svi": "90 % intervals of B covered the truth in 86 % of simulations: usable",
+    "svi": "90 % intervals of B covered the truth in 86 % of simulations",
     "svi, normal guide": "90 % intervals of B covered the truth in 59 % of simulations only: too narrow, do not rely on them",
-    "nuts": "90 % intervals of B covered the truth in 86 % of simulations: usable",
+    "nuts": "90 % intervals of B covered the truth in 86 % of simulations",
     "ensemble": "90 % intervals of B covered the truth in 24 % of simulations only: read the members as restarts, not as intervals",
 }
 
@@ -269,15 +269,17 @@ def sample(est: Any, data: PairData, x: Tensor, recipe: Recipe, *, method: str, 
         found = svi_posterior(
             head.model, head.batch, head.start, draws=S, guide=guide, steps=steps, seed=seed, progress=progress
         )
+        if found.status != "converged":
+            logger.warning("svi did not converge: %s Ask for more steps, or compare with method='nuts'.", found.message)
         return head_draws(head, found, reference)
     head = double(head)
     found = nuts_posterior(
         head.model, head.batch, head.start, draws=S, warmup=warmup, chains=C, seed=seed, progress=progress
     )
-    return _judged(head_draws(head, found, reference))
+    return _judged(head_draws(head, found, reference), sites)
 
 
-def _judged(drawn: Sampled) -> Sampled:
+def _judged(drawn: Sampled, sites: str) -> Sampled:
     """NUTS converges where r_hat < 1.01 for B and the memberships of a hundred items, and nothing diverged."""
     import arviz
 
@@ -296,13 +298,13 @@ def _judged(drawn: Sampled) -> Sampled:
         max((float(arviz.rhat(moving[..., k])) for k in range(moving.shape[-1])), default=1.0) if chains > 1 else np.nan
     )
     if chains == 1:
-        return replace(
-            drawn, status="not converged", message=drawn.message + " One chain cannot show convergence: ask for four."
-        )
+        words = drawn.message + " One chain cannot show convergence: ask for four."
+        logger.warning("NUTS: %s", words)
+        return replace(drawn, status="not converged", message=words)
     words = f" Largest r_hat {worst:.3f}."
     good = drawn.status == "converged" and worst < CONVERGED
     if not good:
-        words += " Draw more (draws, warmup), or use sites='confusion'."
+        words += " Draw more (draws, warmup)" + (", or use sites='confusion'." if sites == "head" else ".")
         logger.warning("NUTS did not converge: %s", drawn.message + words)
     return replace(drawn, status="converged" if good else "not converged", message=drawn.message + words)
 
@@ -349,8 +351,11 @@ def to_inference_data(
     numbers = list(range(K))
     items = list(range(data.n_items)) if data.item_ids is None else [str(name) for name in data.item_ids]
     coords = {"item": items, "cluster": numbers, "cluster_b": numbers, "observed": numbers, "pair": list(range(M))}
+    calibration = CALIBRATION["svi, normal guide" if (method, guide) == ("svi", "normal") else method]
+    if drawn.status != "converged":
+        calibration = f"unknown, since this run did not converge (where runs do: {calibration})"
     attrs = {
-        "method": method, "status": drawn.status, "message": drawn.message, "leaves_out": LEAVES_OUT[method], "calibration": CALIBRATION["svi, normal guide" if (method, guide) == ("svi", "normal") else method],
+        "method": method, "status": drawn.status, "message": drawn.message, "leaves_out": LEAVES_OUT[method], "calibration": calibration,
         "identified": "A only through B = A'A; cluster numbers are arbitrary and aligned to the fitted memberships",
         "seed": seed, "settings": json.dumps(settings, default=str), "versions": json.dumps(package_versions()),
     }  # fmt: skip

@@ -142,6 +142,8 @@ def train(
     if weight == "auto":
         weight = AUTO_PARTITION if start is not None and start.annotates else 0.0
     known = len(data.annotator_names)
+    if recipe.confusion == "per-annotator" and known < 2:
+        logger.warning("per-annotator: without two or more annotators by name, all answers share one confusion")
     options = candidates(recipe.confusion, recipe.volume, float(weight) if labels is not None else 0.0, known > 1)
     test = None if held is None else tensors(held, x)
 

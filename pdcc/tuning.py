@@ -169,6 +169,7 @@ def _judge(found: _Compared, parameter: str, *, prefer: Callable[[list[Any]], An
         }
     )  # fmt: skip
     told = f"{behind[k]:.4f} nats an answer behind the best ({found.values[best]:g}), standard error {errors[k]:.4f}"
-    reason = f"Chose {parameter} {value:g}, {words} among {int(eligible.sum())} of {len(table)} that predict held-out {found.held_out} as well and whose restarts agree ({told})."
+    agreeing = " and whose restarts agree" if np.isfinite(found.stability).any() else ""
+    reason = f"Chose {parameter} {value:g}, {words} among {int(eligible.sum())} of {len(table)} that predict held-out {found.held_out} as well{agreeing} ({told})."
     logger.info(reason)
     return Selection(parameter, value, reason, table, found.held_out)

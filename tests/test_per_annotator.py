@@ -113,7 +113,7 @@ def test_someone_without_answers_is_the_shared_annotator():
     np.testing.assert_allclose(stranger, np.einsum("mk,kl,ml->m", F[few[:, 0]], B, F[few[:, 1]]), atol=1e-6)
 
 
-def test_ids_are_optional():
+def test_ids_are_optional(caplog):
     blobs, answers, _ = crowd(n_pairs=600)
     both = [
         VolMaxDCC(K, confusion=form, volume=1e-2, random_state=0, **SMALL | {"epochs": 3}).fit(
@@ -122,6 +122,7 @@ def test_ids_are_optional():
         for form in ("per-annotator", "stochastic")
     ]
     assert both[0].story_["chosen"]["confusion"] == "stochastic"
+    assert "share one confusion" in caplog.text
     assert both[0].annotator_confusion_ is None
     np.testing.assert_array_equal(both[0].memberships_, both[1].memberships_)
     assert not isinstance(make_confusion("per-annotator", K, 0), AnnotatorConfusion)
@@ -177,3 +178,11 @@ def test_diagnosis_runs_on_it(fitted):
     found = est.diagnose(*data, draws=4, n_restarts=2, seconds=4)
     assert found.conditional
     assert 0 <= found.score <= 1
+    X, pairs, similar, names = data
+    unnamed = est.diagnose(
+        X, pairs, similar, draws=4, n_restarts=1, seconds=2
+    )  # nobody known: all by the shared confusion
+    assert "spread of solutions" in str(unnamed) or "No refit" in str(unnamed)
+    other = est.known(PairData.from_arrays(X, pairs, similar, np.where(names == "ann", "zoe", names)))
+    np.testing.assert_array_equal(other.annotator == 4, names == "ann")
+    np.testing.assert_array_equal(est.known(other).annotator, other.annotator)

@@ -212,3 +212,20 @@ def test_the_fitted_model_is_left_as_it_was(est, noisy_blobs):
     assert isinstance(
         head_of(est.model_, est.guide_, data_of(noisy_blobs), est._scaled(noisy_blobs.X), scale=1.0), Head
     )
+
+
+def test_a_misspelt_option_is_named(est, noisy_blobs):
+    a = noisy_blobs.answers
+    with pytest.raises(TypeError, match=r"among sites, guide, scale, warmup, steps, found 'wramup'"):
+        est.posterior(noisy_blobs.X, a.pairs, a.similar, wramup=3)
+
+
+def test_attributes_say_how_the_intervals_fared(est, noisy_blobs):
+    a = noisy_blobs.answers
+    said = {}
+    for guide in ("low-rank", "normal"):
+        idata = est.posterior(noisy_blobs.X, a.pairs, a.similar, guide=guide, draws=3, steps=20)
+        said[guide] = idata.attrs["calibration"]
+        assert ("did not converge" in said[guide]) == (idata.attrs["status"] != "converged")
+    assert "86 %" in said["low-rank"]
+    assert "too narrow" in said["normal"]

@@ -28,7 +28,7 @@ def summarise(records: Records) -> pd.DataFrame:
     """One row a task, method and measure: mean, standard deviation, standard error, trials done and failed."""
     rows = []
     pairs = dict.fromkeys((r["task"], r["method"]) for r in records)
-    names = dict.fromkeys(k for r in records for k in r if k not in KNOWN)
+    names = dict.fromkeys([*(k for r in records for k in r if k not in (*KNOWN, *COSTS)), *COSTS])
     for task, method in pairs:
         mine = [r for r in records if (r["task"], r["method"]) == (task, method)]
         failed = sum(r["status"] == "failed" for r in mine)

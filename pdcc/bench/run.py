@@ -151,6 +151,8 @@ def run_bench(cells: list[Cell], output: Path, *, n_jobs: int = 1, progress: boo
     path = output / CELLS
     done = {_key(r): r for r in read_lines(path)}
     todo = [cell for cell in cells if done.get(cell.key, {}).get("status") != "done"]
+    if len(todo) < len(cells):
+        logger.info("%d of %d cells were on record", len(cells) - len(todo), len(cells))
     for task in {cell.task for cell in todo}:
         tasks.load(task, 0)  # say what is missing before anything is run
     cache = output / "pretrained"

@@ -121,7 +121,7 @@ def scatter_condition(
         which = "" if worst.witness is None else f" (least covered: near cluster {int(np.argmin(worst.witness))})"
         advice = f"Add items that belong to one or two clusters clearly{which}, or fit fewer clusters: mixed items alone leave room for other solutions."
     elif free and prior[0] >= SURE:
-        advice = "The volume term alone would make the fitted memberships look scattered: this row shows consistency, not proof."
+        advice = "The volume term alone would make the fitted memberships look scattered: that the scatter condition holds shows consistency, not proof."
     return Condition("scatter: SSC(eps)", "Thm 3.7, Thm 4.1", verdict, draws.interval, prior, evidence, advice)
 
 
@@ -146,7 +146,7 @@ def anchor_condition(
     advice = ""
     verdict = _verdict(probability)
     if verdict != HOLDS:
-        advice = f"Look for items that are typical of cluster {int(tops.argmin())} (purest membership {tops.min():.2f}) and ask about them."
+        advice = f"Look for items that are typical of cluster {int(tops.argmin())} (its purest one has a membership of {tops.min():.2f}; an anchor has nearly 1 in almost every draw) and ask about them."
     evidence: dict[str, float | str] = {
         "ratio draw-wise (median)": float(np.median(known)) if len(known) else "unknown: out of time",
         "ratio of the mean": of_mean.anchor_ratio,

@@ -86,6 +86,21 @@ class Diagnosis:
         }[self.overall]
         return f"{words}{', ' + CONDITIONAL if self.conditional and self.overall == 'supported' else ''}."
 
+    @property
+    def reason(self) -> str:
+        """Why this score and verdict: the distances they rest on, and what took support away."""
+        refits, draws = self.settings["refits' distance"], self.settings["posterior's distance"]
+        if refits is None:
+            return (
+                "No refit predicts as well as the fitted memberships, so there is nothing to measure their spread by."
+            )
+        half = HALF[self.conditional]
+        words = f"The score falls with the spread of solutions, {refits + draws:.3f} here: refits that predict as well lie {refits:.3f} away from the fitted memberships on average, posterior draws {draws:.3f} (membership MSE; at a spread of {half:g} every second simulated case was recovered)."
+        if self.overall != "supported" and self.score >= SUPPORTED:
+            few = self.settings["n_restarts"] < FEWEST
+            words += f" No support all the same: {f'fewer than {FEWEST} refits can miss rivals' if few else 'a condition without which the theorems say nothing fails'}."
+        return words
+
     def __str__(self) -> str:
         lines = [
             f"{self.overall.upper()}{' (conditional)' if self.conditional else ''}: {self.sentence} Score {self.score:.2f}.",
@@ -95,6 +110,7 @@ class Diagnosis:
             p = "" if r.probability is None else f"P = {_interval(r.probability)}"
             prior = "" if r.prior is None else f"before: {_interval(r.prior)}"
             lines.append(f"  {r.name:<22}{r.verdict:<13}{p:<18}{prior:<22}{r.theorem}")
+        lines += ["", self.reason]
         lines += ["", *(f"- {a}" for a in self.advice)] if self.advice else []
         if self.settings.get("posterior") == "not converged":
             lines += [
