@@ -1,10 +1,13 @@
 """Shared by all tests: one torch thread, and small problems with known answers."""
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import pytest
 import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import check_estimator
 
 from pdcc.annotators import Answers, answer_through, draw_pairs
 
@@ -40,3 +43,26 @@ def blobs() -> Blobs:
 @pytest.fixture(scope="session")
 def noisy_blobs() -> Blobs:
     return make_blobs(flip=0.15, seed=1)
+
+
+# Checks of scikit-learn that ask for what we refuse on purpose.
+ONE_CLUSTER = "the check sets n_clusters=1, which is refused by design: one cluster needs no clustering"
+REFUSED = {
+    "check_dont_overwrite_parameters": ONE_CLUSTER,
+    "check_methods_subset_invariance": ONE_CLUSTER,
+    "check_fit2d_1feature": ONE_CLUSTER,
+    "check_fit2d_predict1d": ONE_CLUSTER,
+    "check_fit2d_1sample": "one item cannot form a pair, and the error says that instead",
+}
+
+
+def follows_scikit_learn(est: BaseEstimator, expected: dict[str, str]) -> None:
+    """Run all of scikit-learn's checks; those ``expected`` to fail must fail, and no other may."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the checks fit tiny random data and probe deprecated paths
+        results = check_estimator(est, expected_failed_checks=expected, on_fail=None, on_skip=None)
+    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
+    assert not failed, failed
+    assert sum(r["status"] == "passed" for r in results) > 30
+    unexpected = [r["check_name"] for r in results if r["check_name"] in expected and r["status"] == "passed"]
+    assert not unexpected, f"listed as failing but pass: {unexpected}"

@@ -3,17 +3,15 @@
 import json
 import os
 import pickle
-import warnings
 
 import joblib
 import numpy as np
 import pytest
 import torch
-from conftest import make_blobs
+from conftest import REFUSED, follows_scikit_learn, make_blobs
 from pyro import poutine
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils.estimator_checks import check_estimator
 
 from pdcc import ArtifactError, PairDataError, VanillaDCC, VolMaxDCC, metrics
 from pdcc.artifact import _body_hash
@@ -307,24 +305,7 @@ class FromLabels(VolMaxDCC):
         return self.fit(X, y).labels_
 
 
-ONE_CLUSTER = "the check sets n_clusters=1, which is refused by design: one cluster needs no clustering"
-EXPECTED_TO_FAIL = {
-    "check_dont_overwrite_parameters": ONE_CLUSTER,
-    "check_methods_subset_invariance": ONE_CLUSTER,
-    "check_fit2d_1feature": ONE_CLUSTER,
-    "check_fit2d_predict1d": ONE_CLUSTER,
-    "check_fit2d_1sample": "one item cannot form a pair, and the error says that instead",
-}
-
-
 def test_scikit_learn_conventions():
     """All of scikit-learn's checks on an adapter that only supplies pairs."""
     est = FromLabels(2, hidden=(4,), epochs=1, scale=None, init="kmeans", confusion="none", volume=0.0, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the checks fit tiny random data and probe deprecated paths
-        results = check_estimator(est, expected_failed_checks=EXPECTED_TO_FAIL, on_fail=None, on_skip=None)
-    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
-    assert not failed, failed
-    assert sum(r["status"] == "passed" for r in results) > 30
-    unexpected = [r["check_name"] for r in results if r["check_name"] in EXPECTED_TO_FAIL and r["status"] == "passed"]
-    assert not unexpected, f"listed as failing but pass: {unexpected}"
+    follows_scikit_learn(est, REFUSED)

@@ -95,8 +95,10 @@ class Diagnosis:
                 "No refit predicts as well as the fitted memberships, so there is nothing to measure their spread by."
             )
         half = HALF[self.conditional]
-        words = f"The score falls with the spread of solutions, {refits + draws:.3f} here: refits that predict as well lie {refits:.3f} away from the fitted memberships on average, posterior draws {draws:.3f} (membership MSE; at a spread of {half:g} every second simulated case was recovered)."
-        if self.overall != "supported" and self.score >= SUPPORTED:
+        words = f"The score falls with the spread of solutions, {refits + draws:.3f} here: refits that predict as well lie {refits:.3f} away from the fitted memberships on average, posterior draws {draws:.3f} (membership MSE; a spread of {half:g} makes it one half)."
+        if any(r.name.startswith("rank") and r.verdict == c.FAILS for r in self.conditions):
+            words += " The rank condition fails, and that alone takes support away."
+        elif self.overall != "supported" and self.score >= SUPPORTED:
             few = self.settings["n_restarts"] < FEWEST
             words += f" No support all the same: {f'fewer than {FEWEST} refits can miss rivals' if few else 'a condition without which the theorems say nothing fails'}."
         return words
