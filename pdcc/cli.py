@@ -202,7 +202,7 @@ def bench(
     preset: Annotated[
         str,
         typer.Argument(
-            help="quick (digits), synthetic; human-noise, ablation, volumes or paper (these need PDCC_DATA)."
+            help="quick (digits), synthetic; human-noise, ablation, volumes, volumes-raw or paper (these need PDCC_DATA)."
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for tables; a killed run goes on.")],
@@ -211,6 +211,7 @@ def bench(
     trials: Annotated[int | None, typer.Option(help="Trials; the preset has its own number.")] = None,
     seed: Seed = 0,
     jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    report: Annotated[bool, typer.Option("--report", help="Run nothing; report what is on record.")] = False,
 ) -> None:
     """Compare methods over data, noise and trials: CSV, Markdown, JSON and a figure in a directory.
 
@@ -221,7 +222,7 @@ def bench(
     typer.echo(
         run(
             preset, output, tasks=tuple(task or ()), methods=tuple(method or ()), trials=trials, seed=seed,
-            n_jobs=jobs, progress=sys.stderr.isatty(),
+            n_jobs=jobs, progress=sys.stderr.isatty(), report_only=report,
         )
     )  # fmt: skip
 

@@ -10,7 +10,7 @@ from conftest import make_blobs
 from typer.testing import CliRunner
 
 from pdcc import bench, datasets
-from pdcc.bench import methods, report, run, tasks
+from pdcc.bench import compare, methods, report, run, tasks
 from pdcc.cli import app
 from pdcc.datasets import Judgments
 
@@ -74,7 +74,7 @@ def test_tables_mark_the_best_and_show_failures(toy, tmp_path):
     assert "**1.000 ± 0.000** / 1.000 (3)" in text
     assert "failed (3)" in text
     assert "no solution here" in text
-    assert "log-loss, new pairs" in text
+    assert "| log-loss of held-out answers | one, new pairs | two, new pairs |" in text
     losses = summary[summary["measure"] == "log_loss, new pairs"].set_index("method").groupby(level=0)["mean"].mean()
     assert losses["perfect"] < losses["simple"]
     cells = pd.read_csv(tmp_path / "cells.csv")
@@ -135,12 +135,67 @@ def test_paired_difference_and_oracle_loss_by_hand():
         for m, row in values.items()
         for t, v in enumerate(row)
     ]
-    row = report.paired(records, "acc_seen", "a", "b").iloc[0]
+    row = compare.paired(records, "acc_seen", "a", "b").iloc[0]
     gaps = np.array([0.1, 0.0, 0.3])
     assert row["difference"] == pytest.approx(gaps.mean())
     assert row["se"] == pytest.approx(gaps.std(ddof=1) / np.sqrt(3))
-    loss = report.oracle_loss(records, "chosen", ["a", "b"]).iloc[0]
+    loss = compare.oracle_loss(records, "chosen", ["a", "b"]).iloc[0]
     assert loss["loss"] == pytest.approx(np.mean([0.05, 0.0, 0.0]))
+
+
+def records_of(values, task="t", measure="acc_seen"):
+    return [
+        {"task": task, "method": m, "trial": t, "seed": 0, "status": "done", measure: v, "seconds": 1.0, "peak_mb": 9.0}
+        for m, row in values.items()
+        for t, v in enumerate(row)
+    ]
+
+
+def test_the_default_is_set_beside_the_best():
+    level = records_of({"volmax": [0.80, 0.70, 0.60], "kmeans": [0.5, 0.5, 0.5], "vanilla": [0.79, 0.73, 0.59]})
+    behind = records_of({"volmax": [0.60, 0.61], "vanilla": [0.70, 0.72], "an-oracle": [0.9, 0.9]}, task="u")
+    losses = records_of({"volmax": [0.30, 0.31], "vanilla": [0.40, 0.40]}, task="v", measure="log_loss, new people")
+    found = compare.against_best(level + behind + losses, "volmax").set_index("task")
+    assert found["best_other"].tolist() == ["vanilla"] * 3  # an oracle is no rival
+    gaps = np.array([0.01, -0.03, 0.01])
+    assert found.loc["t", "difference"] == pytest.approx(gaps.mean())
+    assert found.loc["t", "se"] == pytest.approx(gaps.std(ddof=1) / np.sqrt(3))
+    assert found["within"].tolist() == [True, False, True]
+    assert found.loc["v", "difference"] == pytest.approx(0.095)  # a smaller loss is better
+    one = compare.against_best(records_of({"volmax": [0.6], "vanilla": [0.7]}), "volmax")
+    assert one["within"].tolist() == [None]
+
+
+def test_the_report_says_what_the_tables_are_read_for():
+    people = records_of({"volmax-per-annotator": [0.9, 0.8], "volmax-shared": [0.8, 0.8]})
+    volumes = records_of({"volmax": [0.7, 0.7], "volmax-v0": [0.8, 0.6], "volmax-v0.01": [0.7, 0.7]}, task="u")
+    text = report.comparisons(people + volumes)
+    assert "| t | acc_seen | +0.050 ± 0.050 | 2 |" in text
+    assert "| u | 0.750 | 0.700 | 0.050 | 2 |" in text
+    assert "| mean | 0.750 | 0.700 | 0.050 |  |" in text
+    assert report.comparisons(records_of({"kmeans": [0.5, 0.6]})) == ""
+
+
+def test_a_report_of_what_is_on_record(toy, tmp_path):
+    with pytest.raises(FileNotFoundError, match="Run the benchmark first"):
+        bench.bench("quick", tmp_path, report_only=True)
+    run.run_bench(run.plan(["one"], ["simple"], 2, seed=0), tmp_path)
+    out = CliRunner().invoke(app, ["bench", "quick", "-o", str(tmp_path), "--report"])
+    assert out.exit_code == 0
+    assert "| Simple |" in out.output
+    assert "Perfect" not in out.output
+    assert len((tmp_path / run.CELLS).read_text().splitlines()) == 2
+
+
+def test_a_selected_volume_is_fitted_with(monkeypatch):
+    monkeypatch.setattr(methods, "VOLUMES", (0.0, 0.01))
+    blobs = make_blobs(n=90, n_pairs=600, flip=0.1, seed=1)
+    small = {"hidden": (8,), "epochs": 2, "scale": None, "init": "kmeans", "partition": 0.0, "confusion": "stochastic"}
+    est = methods.SelectedVolume(3, random_state=0, progress=False, **small)
+    est.fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
+    assert est.selection_.table["volume"].tolist() == [0.0, 0.01]
+    assert est.story_["chosen"]["volume"] == est.selection_.value
+    assert str(est.selection_.value) in run._told(est)
 
 
 def test_nothing_held_out_was_seen():

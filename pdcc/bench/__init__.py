@@ -6,7 +6,7 @@ from pathlib import Path
 from pdcc.bench.methods import ABLATION, METHODS, VOLUMES
 from pdcc.bench.paper_data import PAPER_TASKS
 from pdcc.bench.report import write_report
-from pdcc.bench.run import plan, run_bench
+from pdcc.bench.run import on_record, plan, run_bench
 
 CLASSICAL = ("kmeans", "cop-kmeans", "pck-means")
 DEEP = ("dc-gmm", "c-idec")
@@ -46,7 +46,13 @@ PRESETS = {
     "volumes": Preset(
         "Volumes, to be chosen without labels",
         ("cifar10n-clean", "cifar10n-aggre", "cifar10n-random1", "cifar10n-worse", "labelme"),
-        ("volmax", *(f"volmax-v{v:g}" for v in VOLUMES)),
+        ("volmax", "volmax-selected", *(f"volmax-v{v:g}" for v in VOLUMES)),
+        3,
+    ),
+    "volumes-raw": Preset(
+        "Volumes on features as they come",
+        ("labelme", "labelme-60000"),
+        ("raw-selected", *(f"raw-v{v:g}" for v in VOLUMES)),
         3,
     ),
     "paper": Preset("The paper's tables", tuple(PAPER_TASKS), (*CLASSICAL, *DEEP, "vanilla-paper", *OURS), 5),
@@ -63,15 +69,19 @@ def bench(
     seed: int = 0,
     n_jobs: int = 1,
     progress: bool = False,
+    report_only: bool = False,
 ) -> str:
-    """Run a preset, or a part of it, and write its report; returns the report as Markdown."""
+    """Run a preset, or a part of it, and write its report; returns the report as Markdown.
+
+    With ``report_only`` nothing is run: the report is of what is on record.
+    """
     chosen = PRESETS[_one_of("preset", preset, PRESETS)]
     some = tuple(_one_of("task", t, chosen.tasks) for t in tasks) or chosen.tasks
     who = tuple(_one_of("method", m, METHODS) for m in methods) or chosen.methods
     if trials is not None and trials < 1:
         raise ValueError(f"trials: expected at least 1, found {trials}. Ask for more.")
     cells = plan(some, who, chosen.trials if trials is None else trials, seed)
-    records = run_bench(cells, output, n_jobs=n_jobs, progress=progress)
+    records = on_record(cells, output) if report_only else run_bench(cells, output, n_jobs=n_jobs, progress=progress)
     return write_report(records, output, chosen.title)
 
 

@@ -6,15 +6,20 @@ Names ending in "oracle" look at true labels and are never a recommendation. "pa
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
 
 from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans
 from pdcc.estimator import VanillaDCC, VolMaxDCC
+from pdcc.tuning import select_volume
 
 HELP: dict[str, Any] = {"scale": "auto", "init": "pairs"}
 DEEP: dict[str, Any] = {"dropout": 0.5, "validation_fraction": 0.1, "patience": 8}
 # Compared with each other to see what choosing the volume without labels costs.
 VOLUMES = (0.0, 1e-3, 1e-2, 3e-2, 1e-1)
+# As the paper's own features come: no scaling, plain K-means for a start, and no partition to hold on to.
+RAW: dict[str, Any] = {"scale": None, "init": "kmeans", "partition": 0.0}
 
 
 @dataclass(frozen=True)
@@ -25,12 +30,34 @@ class Method:
     make: Callable[[int, int, Path | None], Any]
 
 
+class SelectedVolume(VolMaxDCC):
+    """VolMaxDCC at the volume that ``select_volume`` picks from the answers it is given; ``selection_`` says why."""
+
+    def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
+        """Select, then fit to all answers."""
+        plain = VolMaxDCC(**self.get_params())
+        self.selection_ = select_volume(
+            X, pairs, similar, annotators, estimator=plain, volumes=VOLUMES, random_state=self.random_state
+        )
+        self.volume = self.selection_.value
+        return super().fit(X, pairs, similar, annotators)
+
+
 def _volmax(title: str, **settings: Any) -> Method:
     return Method(title, lambda k, s, c: VolMaxDCC(k, random_state=s, progress=False, **settings))
 
 
 def _deep(title: str, kind: type[DCGMM] | type[CIDEC]) -> Method:
     return Method(title, lambda k, s, c: kind(k, **HELP, **DEEP, pretrained=c, random_state=s, progress=False))
+
+
+def _volumes(name: str, title: str, **settings: Any) -> dict[str, Method]:
+    """One setting at each of VOLUMES, and at the one that is selected from the answers."""
+    fixed = {f"{name}-v{v:g}": _volmax(f"{title}, volume {v:g}", volume=v, **settings) for v in VOLUMES}
+    selected = Method(
+        f"{title}, selected volume", lambda k, s, c: SelectedVolume(k, random_state=s, progress=False, **settings)
+    )
+    return fixed | {f"{name}-selected": selected}
 
 
 METHODS: dict[str, Method] = {
@@ -47,7 +74,8 @@ METHODS: dict[str, Method] = {
     "volmax-shared": _volmax("VolMaxDCC, shared confusion", confusion="stochastic"),
     "volmax-per-annotator": _volmax("VolMaxDCC, per annotator", confusion="per-annotator"),
     "volmax-sigmoid": _volmax("VolMaxDCC, free B", confusion="sigmoid"),
-    **{f"volmax-v{v:g}": _volmax(f"shared confusion, volume {v:g}", confusion="stochastic", volume=v) for v in VOLUMES},
+    **_volumes("volmax", "shared confusion", confusion="stochastic"),
+    **_volumes("raw", "raw features", confusion="stochastic", **RAW),
 }
 # The default less one of its parts each.
 ABLATION: dict[str, Method] = {

@@ -1,7 +1,6 @@
 """Records of a benchmark as a table of cells (CSV), a summary (Markdown, JSON) and a figure."""
 
 import json
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pdcc.bench.compare import COSTS, SMALL_IS_GOOD, Records, against_best, headlines, oracle_loss, paired, summarise
 from pdcc.bench.methods import IN_PAPER, METHODS
 from pdcc.bench.published import published
 from pdcc.inference.checkpoint import write_atomic
@@ -17,92 +17,75 @@ from pdcc.records import write_figure, write_table
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Records = Sequence[dict[str, Any]]
-KNOWN = ("task", "method", "trial", "seed", "status", "message", "versions", "n_items", "n_pairs", "flip_rate")
-COSTS = ("seconds", "peak_mb")
-# Of these the least is best.
-SMALL_IS_GOOD = ("log_loss", "mse", *COSTS)
+TITLES = {
+    "acc": "ACC, seen / unseen", "nmi": "NMI, seen / unseen", "ari": "ARI, seen / unseen", "mse": "membership MSE, seen / unseen",
+    "log_loss": "log-loss of held-out answers", "auc": "AUC of held-out answers", "peak_mb": "peak memory, MB",
+}  # fmt: skip
 
 
-def summarise(records: Records) -> pd.DataFrame:
-    """One row a task, method and measure: mean, standard deviation, standard error, trials done and failed."""
-    rows = []
-    pairs = dict.fromkeys((r["task"], r["method"]) for r in records)
-    names = dict.fromkeys([*(k for r in records for k in r if k not in (*KNOWN, *COSTS)), *COSTS])
-    for task, method in pairs:
-        mine = [r for r in records if (r["task"], r["method"]) == (task, method)]
-        failed = sum(r["status"] == "failed" for r in mine)
-        for name in names:
-            values = np.array([r[name] for r in mine if r["status"] == "done" and r.get(name) is not None])
-            values = values[np.isfinite(values)]
-            if len(values) == 0 and not (failed and name in ("acc_seen", "seconds")):
-                continue
-            std = float(values.std(ddof=1)) if len(values) > 1 else np.nan
-            rows.append(
-                {
-                    "task": task, "method": method, "measure": name, "mean": float(values.mean()) if len(values) else np.nan,
-                    "std": std, "se": std / np.sqrt(len(values)) if len(values) > 1 else np.nan, "done": len(values), "failed": failed,
-                }
-            )  # fmt: skip
-    columns = ["task", "method", "measure", "mean", "std", "se", "done", "failed"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def paired(records: Records, measure: str, method: str, rival: str) -> pd.DataFrame:
-    """Mean difference method - rival over trials both finished, with its standard error, a row a task."""
-    rows = []
-    for task in dict.fromkeys(r["task"] for r in records):
-        value = {
-            (r["method"], r["trial"], r["seed"]): r[measure]
-            for r in records
-            if r["task"] == task and r["status"] == "done" and r.get(measure) is not None
-        }
-        gaps = np.array([v - value[rival, *key[1:]] for key, v in value.items() if key[0] == method and (rival, *key[1:]) in value])  # fmt: skip
-        if len(gaps):
-            se = float(gaps.std(ddof=1) / np.sqrt(len(gaps))) if len(gaps) > 1 else np.nan
-            rows.append({"task": task, "difference": float(gaps.mean()), "se": se, "trials": len(gaps)})
-    return pd.DataFrame(rows, columns=["task", "difference", "se", "trials"])
-
-
-def oracle_loss(records: Records, chosen: str, options: Sequence[str], measure: str = "acc_seen") -> pd.DataFrame:
-    """What a label-free choice costs: the best option of each trial, by labels, minus ``chosen``; mean over trials, a row a task."""
-    rows = []
-    for task in dict.fromkeys(r["task"] for r in records):
-        value = {(r["method"], r["trial"]): r[measure] for r in records if r["task"] == task and r.get(measure) is not None}  # fmt: skip
-        trials = [t for m, t in value if m == chosen and all((o, t) in value for o in options)]
-        best = np.array([max(value[o, t] for o in options) for t in trials])
-        mine = np.array([value[chosen, t] for t in trials])
-        if len(trials):
-            rows.append({"task": task, "oracle": best.mean(), "chosen": mine.mean(), "loss": (best - mine).mean(), "trials": len(trials)})  # fmt: skip
-    return pd.DataFrame(rows, columns=["task", "oracle", "chosen", "loss", "trials"])
-
-
-def markdown(records: Records) -> str:
-    """One table a measure, tasks across: mean ± standard error; the best in bold, the second best in italics."""
+def markdown(records: Records, measures: tuple[str, ...] = ()) -> str:
+    """One table a measure (those named, or all), tasks across: mean ± standard error; best in bold, second best in italics."""
     table = summarise(records)
     if table.empty:
         return "Nothing was run.\n"
+    # "log_loss, new people" of a task is the log-loss in a column of its own.
+    table[["base", "column"]] = [_place(m, t) for m, t in zip(table["measure"], table["task"], strict=True)]
     blocks = []
-    for base in dict.fromkeys(_base(m) for m in table["measure"]):
-        part = table[table["measure"].map(_base) == base]
-        tasks = list(dict.fromkeys(part["task"]))
-        lines = [f"| {_title(base)} | " + " | ".join(tasks) + " |", "|---" * (len(tasks) + 1) + "|"]
-        cells = {task: _column(part[part["task"] == task], base) for task in tasks}
-        for method in dict.fromkeys(part["method"]):
-            row = [cells[task].get(method, "not run") for task in tasks]
-            lines.append(f"| {METHODS[method].title if method in METHODS else method} | " + " | ".join(row) + " |")
-        blocks.append("\n".join(lines))
+    for base in measures or tuple(dict.fromkeys(table["base"])):
+        part = table[table["base"] == base]
+        cells = {column: _column(part[part["column"] == column], base) for column in dict.fromkeys(part["column"])}
+        rows = [[cell.get(method, "not run") for cell in cells.values()] for method in dict.fromkeys(part["method"])]
+        names = [_name(method) for method in dict.fromkeys(part["method"])]
+        blocks.append(_table([TITLES.get(base, base), *cells], [[n, *row] for n, row in zip(names, rows, strict=True)]))
     return "\n\n".join(blocks) + "\n"
 
 
-def _base(measure: str) -> str:
-    return measure.removesuffix("_seen").removesuffix("_unseen")
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
-def _title(base: str) -> str:
-    names = {"acc": "ACC, seen / unseen", "nmi": "NMI, seen / unseen", "ari": "ARI, seen / unseen", "mse": "membership MSE, seen / unseen", "peak_mb": "peak memory, MB", "log_loss": "log-loss", "auc": "AUC"}  # fmt: skip
-    head, _, tail = base.partition(", ")
-    return names.get(head, head) + (f", {tail}" if tail else "")
+def _name(method: str) -> str:
+    return METHODS[method].title if method in METHODS else method
+
+
+def _place(measure: str, task: str) -> tuple[str, str]:
+    """The table and the column in it that a measure of a task belongs to."""
+    base, _, what = measure.removesuffix("_seen").removesuffix("_unseen").partition(", ")
+    return base, f"{task}, {what}" if what else task
+
+
+def comparisons(records: Records) -> str:
+    """What the tables are read for: the default beside the best, one confusion each beside one for all, volumes chosen without labels."""
+    blocks = []
+    beside = against_best(records, "volmax")
+    if not beside.empty:
+        rows = [
+            [r["task"], r["measure"], _name(r["best_other"]), f"{r['other']:.3f}", f"{r['mean']:.3f}", _gap(r), {True: "yes", False: "**no**"}.get(r["within"], "one trial")]
+            for r in beside.to_dict("records")
+        ]  # fmt: skip
+        head = ["task", "measure", "best of the others", "its mean", "default", "default better by", "within one SE"]
+        blocks.append("The default beside the best of the others, paired over trials:\n\n" + _table(head, rows))
+    each = [
+        [r["task"], measure, _gap(r), str(r["trials"])]
+        for measure in headlines(records)
+        for r in paired(records, measure, "volmax-per-annotator", "volmax-shared").to_dict("records")
+    ]
+    if each:
+        blocks.append("A confusion for each annotator minus one for all, paired over trials:\n\n" + _table(["task", "measure", "difference", "trials"], each))  # fmt: skip
+    for kind in ("volmax", "raw"):
+        fixed = sorted({r["method"] for r in records if r["method"].startswith(f"{kind}-v")})
+        for chosen in dict.fromkeys(("volmax", f"{kind}-selected")) if len(fixed) > 1 else ():
+            loss = oracle_loss(records, chosen, fixed)
+            if loss.empty:
+                continue
+            rows = [[r["task"], f"{r['oracle']:.3f}", f"{r['chosen']:.3f}", f"{r['loss']:.3f}", str(r["trials"])] for r in loss.to_dict("records")]  # fmt: skip
+            rows.append(["mean", f"{loss['oracle'].mean():.3f}", f"{loss['chosen'].mean():.3f}", f"{loss['loss'].mean():.3f}", ""])  # fmt: skip
+            blocks.append(f"What {_name(chosen).strip('*')} loses to the volume best in each trial, which only labels tell (oracle), ACC on seen items:\n\n" + _table(["task", "oracle", "chosen", "loss", "trials"], rows))  # fmt: skip
+    return "\n\n".join(blocks) + "\n" if blocks else ""
+
+
+def _gap(row: dict[Any, Any]) -> str:
+    return f"{row['difference']:+.3f}" + ("" if np.isnan(row["se"]) else f" ± {row['se']:.3f}")
 
 
 def _column(part: pd.DataFrame, base: str) -> dict[str, str]:
@@ -171,6 +154,8 @@ def write_report(records: Records, output: Path, title: str) -> str:
     packages = ", ".join(f"{k} {v}" for k, v in versions.items())
     failures = [r for r in records if r["status"] == "failed"]
     text = f"# {title}\n\n{body['date']}; {packages}. Mean ± standard error over (trials); best in bold, second best in italics.\n\n{markdown(records)}"
+    told = comparisons(records)
+    text += f"\n{told}" if told else ""
     beside = beside_published(records)
     if not beside.empty:
         write_table(output / "beside_paper.csv", beside)

@@ -169,5 +169,15 @@ def run_bench(cells: list[Cell], output: Path, *, n_jobs: int = 1, progress: boo
     return [done[cell.key] for cell in cells]
 
 
+def on_record(cells: list[Cell], output: Path) -> list[dict[str, Any]]:
+    """The records of those of ``cells`` that were run."""
+    done = {_key(r): r for r in read_lines(output / CELLS)}
+    if not done:
+        raise FileNotFoundError(
+            f"{output / CELLS}: expected the records of a run, found none. Run the benchmark first."
+        )
+    return [done[cell.key] for cell in cells if cell.key in done]
+
+
 def _key(record: dict[str, Any]) -> tuple[str, str, int, int]:
     return record["task"], record["method"], record["trial"], record["seed"]

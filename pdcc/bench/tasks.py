@@ -81,8 +81,10 @@ def _three_columns(task: str, trial: int, seed: int) -> Problem:
 
 
 def _labelme(task: str, trial: int, seed: int) -> Problem:
+    """Pairs that one worker labelled both items of; "labelme-M" has M of them."""
     data, given = datasets.labelme()
-    return _problem(data, worker_pairs(data.y, given, HUMAN_PAIRS, rng_of("labelme", trial, seed)), 8)
+    n_pairs = int(task.removeprefix("labelme").removeprefix("-") or HUMAN_PAIRS)
+    return _problem(data, worker_pairs(data.y, given, n_pairs, rng_of("labelme", trial, seed)), 8)
 
 
 def split_judgments(judged: Judgments, rng: np.random.Generator) -> tuple[NDArray[np.bool_], dict[str, Held]]:
