@@ -30,6 +30,8 @@ from pdcc.selection import standard_error
 
 # K-means is tried on at most this many items (drawn at random) while settings are compared.
 TRIAL_ITEMS = 4000
+# Up to that many items, K-means is cheap and its optima are few and far apart: so many times more tries.
+MORE_TRIES = 3
 FOLDS = 5
 BLEND = 0.5
 # Principal components of the discriminant embedding, as multiples of K; fewer are preferred among equals.
@@ -124,6 +126,11 @@ def steady() -> Iterator[None]:
         yield
 
 
+def enough_tries(n_items: int, tries: int) -> int:
+    """``tries`` of K-means for many items, more for few."""
+    return tries * (MORE_TRIES if n_items <= TRIAL_ITEMS else 1)
+
+
 def kmeans(Z: NDArray[np.floating], n_clusters: int, *, tries: int, seed: int, rows: Ints | None = None) -> Ints:
     """K-means labels (N,) of Z (N, p), the best of ``tries`` by inertia; no answers seen.
 
@@ -149,6 +156,7 @@ class Partitioner:
 
     def plain(self, *, tries: int, rows: Ints | None = None, seed: int | None = None) -> Ints:
         """K-means of the scaled features, (N,)."""
+        tries = enough_tries(len(self.X), tries)
         return kmeans(self.X, self.K, tries=tries, seed=self.seed if seed is None else seed, rows=rows)
 
     def embed(self, pairs: PairData, width: int) -> NDArray[np.float64]:

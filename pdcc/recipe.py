@@ -144,7 +144,10 @@ def train(
     known = len(data.annotator_names)
     if recipe.confusion == "per-annotator" and known < 2:
         logger.warning("per-annotator: without two or more annotators by name, all answers share one confusion")
-    options = candidates(recipe.confusion, recipe.volume, float(weight) if labels is not None else 0.0, known > 1)
+    enough = held is not None and len(held) >= FEWEST_HELD_OUT
+    open_question = "auto" in (recipe.confusion, recipe.volume)
+    own = float(weight) if labels is not None else 0.0
+    options = candidates(recipe.confusion, recipe.volume, own, annotators=known > 1, enough=enough)
     test = None if held is None else tensors(held, x)
 
     def trial(candidate: Candidate, net: Membership, seed: int, title: str) -> _Trial:
@@ -170,12 +173,9 @@ def train(
         )
         return _Trial(model, guide, result, nll)
 
-    asked = len(options)
-    if held is None or len(held) < FEWEST_HELD_OUT:
-        options = options[:1]
     net = first_net(recipe, x, labels, recipe.seed)
     trials = [trial(o, net, recipe.seed, f"setting {k + 1} of {len(options)}") for k, o in enumerate(options)]
-    choice = _choose(asked, options, trials, held)
+    choice = _choose(open_question, options, trials, held)
     best = trials[choice.index]
     for restart in range(1, recipe.n_init):
         seed = recipe.seed + RESTART_STRIDE * restart
@@ -205,10 +205,10 @@ class _Trial:
     nll: np.ndarray[Any, np.dtype[np.float64]] | None
 
 
-def _choose(asked: int, options: list[Candidate], trials: list[_Trial], held: PairData | None) -> Choice:
+def _choose(open_question: bool, options: list[Candidate], trials: list[_Trial], held: PairData | None) -> Choice:
     if len(options) == 1:
         few = f"{0 if held is None else len(held)} held-out answers are fewer than {FEWEST_HELD_OUT}, too few to choose by"
-        return Choice(0, f"Used {options[0]}: {few if asked > 1 else 'it was asked for'}.", ())
+        return Choice(0, f"Used {options[0]}: {few if open_question else 'it was asked for'}.", ())
     sound = [k for k, t in enumerate(trials) if t.result.status != "diverged"] or list(range(len(trials)))
     nll = [n for n in (trials[k].nll for k in sound) if n is not None]
     picked = choose([options[k] for k in sound], nll, None if held is None else held.annotator)

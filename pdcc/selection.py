@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from pdcc.checks import Ints
 
-# The volume "auto" weighs against none: the paper's middle choice.
-AUTO_VOLUME = 1e-2
+# The volume "auto" weighs against none (docs/results.md says how it was found).
+AUTO_VOLUME = 3e-3
 # The weight "auto" gives a start that is fit to be an annotator (partition.Start.annotates): as much say as all
 # answers together (docs/results.md). A start that the answers guided gets none: it would count them twice.
 AUTO_PARTITION = 1.0
@@ -39,22 +39,31 @@ class Choice:
     table: tuple[dict[str, Any], ...]
 
 
-def candidates(confusion: str, volume: float | str, partition: float, annotators: bool) -> list[Candidate]:
-    """What is to be compared, the one preferred among equals first; ``annotators``: whether they are told apart.
+def candidates(
+    confusion: str, volume: float | str, partition: float, *, annotators: bool, enough: bool
+) -> list[Candidate]:
+    """What is to be compared, the one preferred among equals first.
 
-    Preferred is the larger volume: it breaks ties among states that predict the answers equally well, which
-    likelihood by itself cannot do (theorem 4.1).
+    Preferred are more freedom for the annotators and the larger volume: it breaks ties among states that predict the
+    answers equally well, which likelihood by itself cannot do (theorem 4.1).
+
+    Args:
+        annotators: whether they are told apart; if not, all share one confusion.
+        enough: whether held-out answers are enough to choose by; if not, one candidate is all there is.
     """
     if confusion == "per-annotator" and not annotators:
-        confusion = "stochastic"  # whose answers these are is not known: all share one
-    forms = ["per-annotator", "stochastic"] if annotators else ["stochastic"]
-    if confusion == "auto" and volume == "auto":
-        models = [*((form, AUTO_VOLUME) for form in forms), ("none", 0.0)]
+        confusion = "stochastic"
+    if confusion == "auto" and not enough:
+        confusion = "per-annotator" if annotators else "stochastic"
+    every = ["sigmoid", "per-annotator", "none"] if annotators else ["sigmoid", "none"]
+    forms = every if confusion == "auto" else [confusion]
+    if volume != "auto":
+        models = [(form, float(volume)) for form in forms]
     elif confusion == "auto":
-        models = [(form, float(volume)) for form in (*forms, "none")]
+        models = [(form, 0.0 if form == "none" else AUTO_VOLUME) for form in forms]
     else:
-        models = [(confusion, v) for v in ((AUTO_VOLUME, 0.0) if volume == "auto" else (float(volume),))]
-    return [Candidate(form, v, partition) for form, v in models]
+        models = [(confusion, v) for v in (AUTO_VOLUME, 0.0)]
+    return [Candidate(form, v, partition) for form, v in (models if enough else models[:1])]
 
 
 def standard_error(difference: NDArray[np.float64], groups: Ints | None) -> float:

@@ -112,20 +112,22 @@ def test_partitions_do_not_depend_on_thread_timing():
 
 
 def test_candidates():
-    shared, none = Candidate("stochastic", AUTO_VOLUME, 0.0), Candidate("none", 0.0, 0.0)
-    assert candidates("auto", "auto", 0.0, annotators=False) == [shared, none]
-    assert candidates("auto", "auto", 0.0, annotators=True) == [
-        Candidate("per-annotator", AUTO_VOLUME, 0.0),
-        shared,
-        none,
-    ]
-    assert candidates("auto", 0.5, 1.0, False) == [Candidate("stochastic", 0.5, 1.0), Candidate("none", 0.5, 1.0)]
-    assert candidates("sigmoid", "auto", 0.0, True) == [
-        Candidate("sigmoid", AUTO_VOLUME, 0.0),
-        Candidate("sigmoid", 0.0, 0.0),
-    ]
-    assert candidates("none", 0.0, 0.0, True) == [none]
-    assert candidates("per-annotator", AUTO_VOLUME, 0.0, annotators=False) == [shared]
+    def found(confusion, volume, *, annotators=False, enough=True, partition=0.0):
+        listed = candidates(confusion, volume, partition, annotators=annotators, enough=enough)
+        assert all(c.partition == partition for c in listed)
+        return [(c.confusion, c.volume) for c in listed]
+
+    free, none = ("sigmoid", AUTO_VOLUME), ("none", 0.0)
+    assert found("auto", "auto") == [free, none]
+    assert found("auto", "auto", annotators=True, partition=1.0) == [free, ("per-annotator", AUTO_VOLUME), none]
+    assert found("auto", 0.5) == [("sigmoid", 0.5), ("none", 0.5)]
+    assert found("sigmoid", "auto", annotators=True) == [free, ("sigmoid", 0.0)]
+    assert found("none", 0.0, annotators=True) == [none]
+    assert found("per-annotator", 0.1) == [("stochastic", 0.1)]
+    # Too few held-out answers to choose by: one candidate, and no more freedom than columns that sum to 1.
+    assert found("auto", "auto", enough=False) == [("stochastic", AUTO_VOLUME)]
+    assert found("auto", 0.5, annotators=True, enough=False) == [("per-annotator", 0.5)]
+    assert found("sigmoid", "auto", enough=False) == [free]
 
 
 def test_choose_prefers_the_first_within_one_standard_error():

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 Records = Sequence[dict[str, Any]]
-KNOWN = ("task", "method", "trial", "seed", "status", "message", "versions", "n_items", "n_pairs", "flip_rate")
+KNOWN = ("task", "method", "trial", "seed", "status", "message", "versions", "date", "n_items", "n_pairs", "flip_rate")
 COSTS = ("seconds", "peak_mb")
 # Of these the least is best.
 SMALL_IS_GOOD = ("log_loss", "mse", *COSTS)

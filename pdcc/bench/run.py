@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,7 @@ def run_bench(cells: list[Cell], output: Path, *, n_jobs: int = 1, progress: boo
     results = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs)
     with tqdm(total=len(cells), initial=len(cells) - len(todo), desc="bench", disable=not progress) as bar:
         for record in results:
-            record["versions"] = versions
+            record |= {"versions": versions, "date": date.today().isoformat()}
             append_line(path, record)
             done[_key(record)] = record
             bar.update(1)

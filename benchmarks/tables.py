@@ -1,0 +1,87 @@
+"""Writes the measured tables into README.md and docs from the records in docs/measured; ``--check`` only compares.
+
+A record is the cells.jsonl of a ``pdcc bench`` run: copy it to docs/measured/PRESET.jsonl.
+"""
+
+import argparse
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pdcc.bench import PRESETS
+from pdcc.bench.compare import Records
+from pdcc.bench.report import comparisons, markdown
+from pdcc.bench.run import plan
+from pdcc.records import read_lines
+
+ROOT = Path(__file__).resolve().parents[1]
+MEASURED = ROOT / "docs" / "measured"
+
+
+def measured(preset: str) -> list[dict[str, Any]]:
+    """The committed records of a preset, in the order of its tasks and methods."""
+    chosen = PRESETS[preset]
+    done = {(r["task"], r["method"], r["trial"]): r for r in read_lines(MEASURED / f"{preset}.jsonl") if r["seed"] == 0}
+    cells = plan(chosen.tasks, chosen.methods, chosen.trials, 0)
+    return [done[c.task, c.method, c.trial] for c in cells if (c.task, c.method, c.trial) in done]
+
+
+def stamp(records: Records) -> str:
+    """Between which days, and with which versions, the records were taken."""
+    days = sorted({r["date"] for r in records})
+    versions = {", ".join(f"{k} {v}" for k, v in r["versions"].items()) for r in records}
+    return f"Measured {' to '.join(dict.fromkeys((days[0], days[-1])))} with {' and with '.join(sorted(versions))}."
+
+
+def block(preset: str, *parts: Callable[[Records], str]) -> str:
+    """Parts of one preset's report, and when it was measured."""
+    records = measured(preset)
+    return "\n\n".join([*(part(records).strip() for part in parts), stamp(records)])
+
+
+def some(*measures: str) -> Callable[[Records], str]:
+    """Only the tables of these measures."""
+    return lambda records: markdown(records, measures)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "HUMAN_NOISE": lambda: block("human-noise", some("acc", "log_loss", "auc")),
+    "HUMAN_NOISE_COMPARED": lambda: block("human-noise", comparisons),
+    "HUMAN_NOISE_COSTS": lambda: block("human-noise", some("nmi", "ari", "seconds", "peak_mb")),
+    "QUICK": lambda: block("quick", some("acc", "seconds")),
+    "ABLATION": lambda: block("ablation", some("acc")),
+    "VOLUMES": lambda: block("volumes", some("acc"), comparisons),
+    "VOLUMES_RAW": lambda: block("volumes-raw", some("acc"), comparisons),
+}
+
+
+def rewritten(text: str) -> str:
+    """The document with every marked block as the records have it."""
+
+    def fresh(found: re.Match[str]) -> str:
+        name = found["name"]
+        return f"<!-- {name} -->\n{BLOCKS[name]()}\n<!-- /{name} -->" if name in BLOCKS else found[0]
+
+    return re.sub(r"<!-- (?P<name>[A-Z_]+) -->\n.*?<!-- /(?P=name) -->", fresh, text, flags=re.DOTALL)
+
+
+def main() -> None:
+    """Rewrite, or with --check complain."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="change nothing; fail where a table differs from its record")
+    check = parser.parse_args().check
+    stale = []
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        old = path.read_text(encoding="utf-8")
+        new = rewritten(old)
+        if new != old:
+            stale.append(path.name)
+            if not check:
+                path.write_text(new, encoding="utf-8")
+    if check and stale:
+        raise SystemExit(f"{', '.join(stale)}: tables differ from docs/measured. Run python benchmarks/tables.py.")
+
+
+if __name__ == "__main__":
+    main()
