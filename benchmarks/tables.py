@@ -69,7 +69,9 @@ def rewritten(text: str) -> str:
 def main() -> None:
     """Rewrite, or with --check complain."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="change nothing; fail where a table differs from its record")
+    parser.add_argument(
+        "--check", action="store_true", help="change nothing; fail where a table differs from its record"
+    )
     check = parser.parse_args().check
     stale = []
     for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):

@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,7 +73,7 @@ def fit(
     clusters: Annotated[int, typer.Option("--clusters", "-k", help="Number of clusters.")],
     output: Run,
     seed: Seed = 0,
-    epochs: Annotated[int, typer.Option(help="At most this many passes over the pairs.")] = 60,
+    epochs: Annotated[str, typer.Option(help="At most this many passes over the pairs: auto or a number.")] = "auto",
     confusion: Annotated[
         str, typer.Option(help="Annotators' confusion: auto, none, sigmoid, stochastic or per-annotator.")
     ] = "auto",
@@ -93,7 +93,7 @@ def fit(
     from pdcc import PairData, VolMaxDCC, runs
 
     params: dict[str, Any] = {
-        "n_clusters": clusters, "random_state": seed, "epochs": epochs, "confusion": confusion, "volume": _number_or_auto("volume", volume),
+        "n_clusters": clusters, "random_state": seed, "epochs": _number_or_auto("epochs", epochs, int), "confusion": confusion, "volume": _number_or_auto("volume", volume),
         "scale": None if scale == "none" else scale, "init": init, "n_init": n_init, "device": device,
     }  # fmt: skip
     estimator = VolMaxDCC(**params)
@@ -239,13 +239,15 @@ def demo(
         typer.echo(line)
 
 
-def _number_or_auto(name: str, value: str) -> float | str:
+def _number_or_auto(name: str, value: str, kind: Callable[[str], float] = float) -> float | str:
     if value == "auto":
         return value
     try:
-        return float(value)
+        return kind(value)
     except ValueError as error:
-        raise ValueError(f"{name}: expected auto or a number, found {value!r}. Pass one of these.") from error
+        raise ValueError(
+            f"{name}: expected auto or a {'whole ' if kind is int else ''}number, found {value!r}. Pass one of these."
+        ) from error
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -55,7 +55,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             better), "kmeans" or "random".
         n_init: restarts of the chosen setting; the one that predicts held-out answers best is kept (with nothing held
             out: the answers it was fitted to).
-        epochs: at most this many passes over the pairs.
+        epochs: at most this many passes over the pairs; "auto": 60, or more (and more patience) where answers are few.
         patience: stop after this many epochs without better held-out answers; None: never.
         batch_size: pairs a step.
         lr, confusion_lr: learning rates of the net and of the confusion.
@@ -85,7 +85,7 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         scale: str | None = "auto",
         init: str = "pairs",
         n_init: int = 1,
-        epochs: int = 60,
+        epochs: int | str = "auto",
         patience: int | None = 8,
         batch_size: int = 128,
         lr: float = 1e-3,
@@ -444,7 +444,7 @@ class VanillaDCC(VolMaxDCC):
         scale: str | None = "auto",
         init: str = "pairs",
         n_init: int = 1,
-        epochs: int = 60,
+        epochs: int | str = "auto",
         patience: int | None = 8,
         batch_size: int = 128,
         lr: float = 1e-3,

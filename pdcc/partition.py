@@ -42,6 +42,8 @@ SHRINK = 10.0
 # partition is left only for one that predicts held-out answers better by this many standard errors.
 STABLE = 0.75
 BURDEN = 3.0
+# Clusters may be stable and beside the point. They count only if they explain this share of what guided ones explain of the answers.
+RELEVANT = 0.5
 # Answers count as label-like if, of at least so many triangles, at most this share is contradicted.
 FEWEST_TRIANGLES = 30
 MOST_BROKEN = 0.02
@@ -51,6 +53,8 @@ MOST_BROKEN = 0.02
 class Start:
     """A partition and how it was made. ``table``: every setting compared and its held-out nats an answer.
 
+    ``stable``: plain K-means labels (N,) under the same scaling, where resampling does not shake them and the answers
+    are largely about them, else None.
     ``annotates``: the partition is to stand beside the answers as one more annotator. It was made without them and
     is stable, and they come from labels in people's heads, so that M answers weigh less than M independent ones.
     """
@@ -60,6 +64,7 @@ class Start:
     name: str
     reason: str
     annotates: bool
+    stable: Ints | None
     table: tuple[tuple[str, float], ...]
 
 
@@ -227,15 +232,14 @@ def make_start(
         (f"{_scale_name(w.scaler.kind)}, plain K-means", float(s.mean())) for w, s in zip(ways, plain, strict=True)
     ]
 
+    stability = way.stability()
+    unmoved = way.plain(tries=10)
+    rate = np.concatenate([answer_nll(np.zeros_like(unmoved), train, test) for train, test in folds]).mean()
+    told, most = (rate - score[best].mean() for score in (plain, guided))
+    stable = unmoved if stability >= STABLE and told > 0 and told >= RELEVANT * most else None
     if init == "kmeans":
-        return Start(
-            way.plain(tries=10),
-            way.scaler,
-            table[best][0],
-            "Asked for plain K-means.",
-            way.stability() >= STABLE and from_labels(pairs),
-            tuple(table),
-        )
+        annotates = stable is not None and from_labels(pairs)
+        return Start(unmoved, way.scaler, table[best][0], "Asked for plain K-means.", annotates, stable, tuple(table))
 
     table += [
         (f"{_scale_name(w.scaler.kind)}, guided K-means, {narrow} components", float(s.mean()))
@@ -248,13 +252,13 @@ def make_start(
         if _first_among_equals([score, more], groups) == 1:
             width, score = wide, more
     gain, error = float((plain[best] - score).mean()), standard_error(plain[best] - score, groups)
-    use, stable, reason = _decide(way, gain, error)
-    annotates = stable and from_labels(pairs)
+    use, reason = _decide(gain, error, stability)
+    annotates = stable is not None and not use and from_labels(pairs)
     if annotates:
         reason += " The answers never contradict each other, as if read off labels: the partition stays as one more annotator."
-    labels = way.guided(pairs, width, tries=10) if use else way.plain(tries=10)
+    labels = way.guided(pairs, width, tries=10) if use else unmoved
     name = f"{scale}, {f'guided K-means, {width} components' if use else 'plain K-means'}"
-    return Start(labels, way.scaler, name, reason, annotates, tuple(table))
+    return Start(labels, way.scaler, name, reason, annotates, stable, tuple(table))
 
 
 def _first_among_equals(scores: list[NDArray[np.float64]], groups: Ints | None, errors: float = 1.0) -> int:
@@ -263,19 +267,17 @@ def _first_among_equals(scores: list[NDArray[np.float64]], groups: Ints | None, 
     return next(k for k, s in enumerate(scores) if (s - best).mean() <= errors * standard_error(s - best, groups))
 
 
-def _decide(way: Partitioner, gain: float, error: float) -> tuple[bool, bool, str]:
-    """(let the answers guide the start, it is plain and stable, why): a stable K-means has the benefit of the doubt."""
+def _decide(gain: float, error: float, stability: float) -> tuple[bool, str]:
+    """(let the answers guide the start, why): a stable K-means has the benefit of the doubt."""
     told = f"guided K-means gains {gain:.4f} +- {error:.4f} nats a held-out answer over plain"
     if gain > BURDEN * error:
-        return True, False, f"Let the answers guide K-means: {told}."
-    stability = way.stability()
+        return True, f"Let the answers guide K-means: {told}."
     if stability >= STABLE:
         return (
             False,
-            True,
             f"Kept plain K-means: {told}, too little to leave a stable partition (agreement of reruns {stability:.2f}).",
         )
     unstable = f"plain K-means is unstable (agreement of reruns {stability:.2f} < {STABLE:g})"
     if gain > 0:
-        return True, False, f"Let the answers guide K-means: {told}, and {unstable}."
-    return False, False, f"Kept plain K-means: {told}; but {unstable}."
+        return True, f"Let the answers guide K-means: {told}, and {unstable}."
+    return False, f"Kept plain K-means: {told}; but {unstable}."

@@ -23,7 +23,7 @@ from pdcc.models.confusion import ShiftedConfusion, annotator_columns
 from pdcc.models.head import HeadModel, basis
 from pdcc.pairs import PairData
 from pdcc.partition import make_start
-from pdcc.recipe import RESTART_STRIDE, Recipe, first_net, hold_out, tensors
+from pdcc.recipe import EPOCHS, RESTART_STRIDE, Recipe, first_net, hold_out, tensors
 
 logger = logging.getLogger(__name__)
 
@@ -199,9 +199,8 @@ def restarts(
             labels += [torch.as_tensor(begin.labels).to(x.device)] * draws
     batch = max(recipe.batch_size, len(train) // 30)
     lr = recipe.lr * (batch / recipe.batch_size) ** 0.5 if recipe.optimizer == "adam" else 1e-3
-    config = FitConfig(
-        recipe.epochs, batch, lr, max(recipe.confusion_lr, 3 * lr), "adam", False, recipe.patience or 8, seed
-    )
+    epochs = recipe.epochs if isinstance(recipe.epochs, int) else EPOCHS  # large batches make few steps by intent
+    config = FitConfig(epochs, batch, lr, max(recipe.confusion_lr, 3 * lr), "adam", False, recipe.patience or 8, seed)
     test = None if held is None else tensors(held, x)
     starts = torch.stack(labels) if labels else None
     return fit_ensemble(

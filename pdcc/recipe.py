@@ -3,7 +3,8 @@
 import copy
 import hashlib
 import logging
-from dataclasses import asdict, dataclass, field
+import math
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,18 @@ from pdcc.inference import (
     warm_start,
 )
 from pdcc.models import AnnotationModel, Membership, make_confusion
+from pdcc.neighbours import Neighbourhood
 from pdcc.pairs import PairData
 from pdcc.partition import make_start
 from pdcc.scaling import SCALES, Scaler
-from pdcc.selection import AUTO_PARTITION, FEWEST_HELD_OUT, Candidate, Choice, candidates, choose
+from pdcc.selection import AUTO_PARTITION, FEWEST_HELD_OUT, HOLD_ON, Candidate, Choice, candidates, choose
 
 logger = logging.getLogger(__name__)
 
 # Restarts use seeds this far apart, so that neighbouring random_states do not share restarts.
 RESTART_STRIDE = 7919
+# "auto" epochs: this many, or up to LONGEST times as many (and as much patience), until they make FEWEST_STEPS steps.
+EPOCHS, FEWEST_STEPS, LONGEST = 60, 2500, 5
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,7 @@ class Recipe:
     scale: str | None
     init: str
     n_init: int
-    epochs: int
+    epochs: int | str
     patience: int | None
     batch_size: int
     lr: float
@@ -56,6 +60,14 @@ class Recipe:
     volume_estimator: str
     validation_fraction: float
     seed: int
+
+    def lengths(self, n_pairs: int) -> tuple[int, int | None]:
+        """(epochs, patience) for so many answers: "auto" sees to it that few of them still make enough steps."""
+        if isinstance(self.epochs, int):
+            return self.epochs, self.patience
+        steps = EPOCHS * math.ceil(n_pairs / self.batch_size)
+        longer = min(max(1, math.ceil(FEWEST_STEPS / steps)), LONGEST)
+        return EPOCHS * longer, None if self.patience is None else self.patience * longer
 
 
 @dataclass(frozen=True)
@@ -145,45 +157,39 @@ def train(
     if recipe.confusion == "per-annotator" and known < 2:
         logger.warning("per-annotator: without two or more annotators by name, all answers share one confusion")
     enough = held is not None and len(held) >= FEWEST_HELD_OUT
-    open_question = "auto" in (recipe.confusion, recipe.volume)
     own = float(weight) if labels is not None else 0.0
     options = candidates(recipe.confusion, recipe.volume, own, annotators=known > 1, enough=enough)
+
     test = None if held is None else tensors(held, x)
-
-    def trial(candidate: Candidate, net: Membership, seed: int, title: str) -> _Trial:
-        model = build(copy.deepcopy(net), candidate, len(fitted), labels, known)
-        guide = map_guide(model)
-        config = FitConfig(
-            recipe.epochs,
-            recipe.batch_size,
-            recipe.lr,
-            recipe.confusion_lr,
-            recipe.optimizer,
-            recipe.volume_estimator == "full",
-            recipe.patience,
-            seed,
-        )
-        name = f"{candidate.confusion}-{candidate.volume:g}-{candidate.partition:g}-{seed}.safetensors"
-        where = None if checkpoints is None else checkpoints / name
-        result = fit(model, guide, tensors(fitted, x), test, config, checkpoint=where, progress=progress, label=title)
-        nll = (
-            None
-            if test is None
-            else pair_nll(memberships(model, x), point_agreement(model, guide), test).double().cpu().numpy()
-        )
-        return _Trial(model, guide, result, nll)
-
+    shop = _Workshop(recipe, tensors(fitted, x), test, known, progress, checkpoints)
     net = first_net(recipe, x, labels, recipe.seed)
-    trials = [trial(o, net, recipe.seed, f"setting {k + 1} of {len(options)}") for k, o in enumerate(options)]
-    choice = _choose(open_question, options, trials, held)
-    best = trials[choice.index]
+    trials = [
+        shop.train(o, net, labels, recipe.seed, f"setting {k + 1} of {len(options)}") for k, o in enumerate(options)
+    ]
+    choice = _choose("auto" in (recipe.confusion, recipe.volume), options, trials, held)
+    best, chosen, reason = trials[choice.index], options[choice.index], choice.reason
+    if (
+        recipe.partition == "auto"
+        and own == 0
+        and labels is not None
+        and start is not None
+        and start.stable is not None
+    ):
+        stable, near = torch.as_tensor(start.stable).to(device), Neighbourhood(scaler(data.features))
+        for weight in HOLD_ON:
+            torn = near.torn(memberships(best.model, x).argmax(1).cpu().numpy(), start.stable)
+            if torn is None:
+                break
+            labels, chosen = stable, replace(chosen, partition=weight)
+            net = first_net(recipe, x, labels, recipe.seed)
+            best = shop.train(chosen, net, labels, recipe.seed, f"holding on, {weight:g}")
+            reason += f" Held on to plain K-means with weight {weight:g}: {torn}."
     for restart in range(1, recipe.n_init):
         seed = recipe.seed + RESTART_STRIDE * restart
-        again = trial(
-            options[choice.index], first_net(recipe, x, labels, seed), seed, f"restart {restart + 1} of {recipe.n_init}"
-        )
+        net = first_net(recipe, x, labels, seed)
+        again = shop.train(chosen, net, labels, seed, f"restart {restart + 1} of {recipe.n_init}")
         best = again if again.result.held_out < best.result.held_out else best
-    logger.info(choice.reason)
+    logger.info(reason)
     story = {
         "held_out": by,
         "n_held_out": 0 if held is None else len(held),
@@ -191,8 +197,8 @@ def train(
         "start": None
         if start is None
         else {"name": start.name, "reason": start.reason, "table": [list(row) for row in start.table]},
-        "choice": {"reason": choice.reason, "table": list(choice.table)},
-        "chosen": asdict(options[choice.index]),
+        "choice": {"reason": reason, "table": list(choice.table)},
+        "chosen": asdict(chosen),
     }
     return Trained(best.model, best.guide, scaler, best.result, story)
 
@@ -203,6 +209,36 @@ class _Trial:
     guide: PyroModule
     result: FitResult
     nll: np.ndarray[Any, np.dtype[np.float64]] | None
+
+
+@dataclass(frozen=True)
+class _Workshop:
+    """What all trials of a recipe share."""
+
+    recipe: Recipe
+    pairs: PairTensors
+    test: PairTensors | None
+    n_annotators: int
+    progress: bool
+    checkpoints: Path | None
+
+    def train(
+        self, candidate: Candidate, net: Membership, labels: torch.Tensor | None, seed: int, title: str
+    ) -> _Trial:
+        """Fit one candidate from a copy of ``net``; ``labels`` (N,): the partition that may stand as an annotator."""
+        r = self.recipe
+        model = build(copy.deepcopy(net), candidate, len(self.pairs), labels, self.n_annotators)
+        guide = map_guide(model)
+        full = r.volume_estimator == "full"
+        epochs, patience = r.lengths(len(self.pairs))
+        config = FitConfig(epochs, r.batch_size, r.lr, r.confusion_lr, r.optimizer, full, patience, seed)
+        name = f"{candidate.confusion}-{candidate.volume:g}-{candidate.partition:g}-{seed}.safetensors"
+        where = None if self.checkpoints is None else self.checkpoints / name
+        result = fit(model, guide, self.pairs, self.test, config, checkpoint=where, progress=self.progress, label=title)
+        if self.test is None:
+            return _Trial(model, guide, result, None)
+        nll = pair_nll(memberships(model, self.pairs.x), point_agreement(model, guide), self.test)
+        return _Trial(model, guide, result, nll.double().cpu().numpy())
 
 
 def _choose(open_question: bool, options: list[Candidate], trials: list[_Trial], held: PairData | None) -> Choice:

@@ -14,6 +14,8 @@ AUTO_VOLUME = 3e-3
 # The weight "auto" gives a start that is fit to be an annotator (partition.Start.annotates): as much say as all
 # answers together (docs/results.md). A start that the answers guided gets none: it would count them twice.
 AUTO_PARTITION = 1.0
+# Where answers tear items from their neighbours, a stable partition is held on to by these weights, one after the other.
+HOLD_ON = (0.3, 1.0)
 # Fewer held-out answers than this cannot tell settings apart.
 FEWEST_HELD_OUT = 50
 

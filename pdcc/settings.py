@@ -66,7 +66,8 @@ def check_settings(params: dict[str, Any]) -> None:
     check_one_of("scale", p["scale"], ("auto", *SCALES))
     check_one_of("init", p["init"], INITS)
     for name in ("n_init", "epochs", "batch_size"):
-        check_count(name, p[name])
+        if not (name == "epochs" and p[name] == "auto"):
+            check_count(name, p[name])
     if 2 * p["batch_size"] < p["n_clusters"]:
         raise ValueError(
             f"batch_size: expected at least half of n_clusters={p['n_clusters']} (a batch's volume needs K items), found {p['batch_size']}. Raise it."

@@ -9,8 +9,9 @@ from sklearn.metrics import adjusted_rand_score
 
 from pdcc import PairData, VolMaxDCC, metrics
 from pdcc.annotators import answer_by_labels, answer_through, draw_pairs, worker_pairs
+from pdcc.neighbours import Neighbourhood
 from pdcc.partition import Partitioner, answer_counts, answer_nll, evidence, from_labels, kmeans, make_start
-from pdcc.recipe import hold_out
+from pdcc.recipe import EPOCHS, FEWEST_STEPS, LONGEST, hold_out
 from pdcc.scaling import SCALES, Scaler
 from pdcc.selection import AUTO_PARTITION, AUTO_VOLUME, Candidate, candidates, choose, standard_error
 
@@ -223,3 +224,61 @@ def test_annotator_answers_by_labels_are_consistent():
     a = answer_by_labels(y, np.array([0, 0, 0, 1]), np.array([[0, 1], [0, 2], [2, 3]]))
     assert a.similar.tolist() == [True, True, False]
     assert a.flip_rate == pytest.approx(2 / 3)
+
+
+def test_few_answers_still_make_enough_steps():
+    settings = VolMaxDCC(3)._settings()
+    auto = VolMaxDCC(3)._recipe(settings, 0)
+    assert auto.lengths(10_000) == (EPOCHS, 8)
+    epochs, patience = auto.lengths(1500)
+    assert FEWEST_STEPS <= epochs * 12 < FEWEST_STEPS + EPOCHS * 12  # twelve batches of 128 an epoch
+    assert patience == 8 * epochs / EPOCHS
+    assert auto.lengths(10)[0] == LONGEST * EPOCHS
+    assert replace(auto, patience=None).lengths(10)[1] is None
+    assert replace(auto, epochs=7).lengths(10) == (7, 8)
+
+
+def test_neighbours_tell_a_torn_partition():
+    """Two groups on a line; labels that alternate inside a group tear neighbours apart, those of the groups do not."""
+    rng = np.random.default_rng(0)
+    group = np.repeat([0, 1], 100)
+    X = (10.0 * group + rng.random(200))[:, None].astype(np.float32)
+    near = Neighbourhood(X)
+    np.testing.assert_array_equal(near.agreement(group), 1.0)
+    assert near.torn(1 - group, group) is None
+    torn = near.torn(rng.integers(2, size=200), group)
+    assert torn is not None
+    assert "neighbours" in torn
+    assert near.torn(group, rng.integers(2, size=200)) is None
+    assert Neighbourhood(X[:3]).index.shape == (3, 2)
+
+
+def test_a_wrong_labeller_is_not_followed_away_from_stable_clusters():
+    """Answers read off one wrong labelling: held-out answers applaud it, the items' neighbours do not."""
+    blobs = make_blobs(n=300, n_pairs=1, seed=4)
+    rng = np.random.default_rng(0)
+    pairs = draw_pairs(300, 600, rng)
+    wrong = (blobs.y + (blobs.X[:, 0] > np.median(blobs.X[:, 0]))) % 3  # cuts through every cluster
+    similar = wrong[pairs[:, 0]] == wrong[pairs[:, 1]]
+    setting = {"hidden": (32,), "dropout": 0.0, "scale": None, "confusion": "none", "volume": 0.0, "random_state": 0}
+    led = VolMaxDCC(3, partition=0.0, **setting).fit(blobs.X, pairs, similar)
+    held = VolMaxDCC(3, **setting).fit(blobs.X, pairs, similar)
+    assert held.story_["chosen"]["partition"] > 0
+    assert "tore items from their neighbours" in held.story_["choice"]["reason"]
+    assert metrics.acc(blobs.y, held.labels_) > metrics.acc(blobs.y, led.labels_) + 0.05
+
+
+def test_stable_clusters_beside_the_point_are_let_go():
+    """Three clear clusters that the answers do not care about, and a weak feature that they do."""
+    rng = np.random.default_rng(1)
+    y, beside = rng.integers(3, size=(2, 450))
+    X = np.hstack([8.0 * np.eye(3)[beside], 1.5 * np.eye(3)[y]]) + 0.4 * rng.normal(size=(450, 6))
+    pairs = draw_pairs(450, 2000, rng)
+    similar = y[pairs[:, 0]] == y[pairs[:, 1]]
+    data = PairData.from_arrays(X, pairs, similar)
+    start = make_start(data.features, 3, data, scales=(None,), init="pairs", seed=0)
+    assert Partitioner(data.features, None, 3, 0).stability() > 0.99
+    assert start.stable is None
+    est = VolMaxDCC(3, hidden=(32,), dropout=0.0, scale=None, random_state=0).fit(X, pairs, similar)
+    assert est.story_["chosen"]["partition"] == 0
+    assert metrics.acc(y, est.labels_) > 0.95
