@@ -11,7 +11,7 @@ from typing import Any
 
 from pdcc.bench import PRESETS
 from pdcc.bench.compare import Records
-from pdcc.bench.report import comparisons, markdown
+from pdcc.bench.report import READ_AS, comparisons, markdown
 from pdcc.bench.run import plan
 from pdcc.records import read_lines
 
@@ -31,7 +31,7 @@ def stamp(records: Records) -> str:
     """Between which days, and with which versions, the records were taken."""
     days = sorted({r["date"] for r in records})
     versions = {", ".join(f"{k} {v}" for k, v in r["versions"].items()) for r in records}
-    return f"Measured {' to '.join(dict.fromkeys((days[0], days[-1])))} with {' and with '.join(sorted(versions))}."
+    return f"{READ_AS} Measured {' to '.join(dict.fromkeys((days[0], days[-1])))} with {' and with '.join(sorted(versions))}."
 
 
 def block(preset: str, *parts: Callable[[Records], str]) -> str:

@@ -9,7 +9,7 @@ from pdcc.identifiability.diagnose import Diagnosis, diagnose
 from pdcc.identifiability.ssc import SSCResult, check_ssc
 from pdcc.inference.checkpoint import ArtifactError
 from pdcc.pairs import PairData
-from pdcc.tuning import Selection, select_n_clusters, select_volume
+from pdcc.tuning import Selection, select_dropout, select_n_clusters, select_volume
 
 __version__ = version("pdcc")
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "datasets",
     "diagnose",
     "metrics",
+    "select_dropout",
     "select_n_clusters",
     "select_volume",
 ]

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 import numpy as np
@@ -53,8 +54,8 @@ MOST_BROKEN = 0.02
 class Start:
     """A partition and how it was made. ``table``: every setting compared and its held-out nats an answer.
 
-    ``stable``: plain K-means labels (N,) under the same scaling, where resampling does not shake them and the answers
-    are largely about them, else None.
+    ``stable``: plain K-means labels (N,) under the same scaling, where resampling does not shake them, the answers are
+    largely about them, and may all be wrong together (they do not contradict each other); else None.
     ``annotates``: the partition is to stand beside the answers as one more annotator. It was made without them and
     is stable, and they come from labels in people's heads, so that M answers weigh less than M independent ones.
     """
@@ -101,11 +102,11 @@ def evidence(labels: Ints, n_labels: int, pairs: PairData) -> float:
     return float(np.triu(betaln(similar + 1.0, different + 1.0)).sum())
 
 
-def from_labels(pairs: PairData) -> bool:
+def from_labels(pairs: PairData) -> bool | None:
     """Whether people seem to have labelled items and compared the labels: their answers never contradict each other.
 
-    Counts, within each annotator, items j called similar to both i and k, where i and k were asked about too. If
-    answers erred one by one, some of those i and k would be called different.
+    Counts, within each annotator, items j called similar to both i and k, where i and k were asked about too. If answers
+    erred one by one, some of those i and k would be called different. None where such triangles are too few to tell.
     """
     closed = broken = 0.0
     who = np.zeros(len(pairs), np.int64) if pairs.annotator is None else pairs.annotator
@@ -120,7 +121,9 @@ def from_labels(pairs: PairData) -> bool:
         paths = same @ same
         closed += paths.multiply(same).sum() / 2
         broken += paths.multiply(other).sum() / 2
-    return bool(closed + broken >= FEWEST_TRIANGLES and broken <= MOST_BROKEN * (closed + broken))
+    if closed + broken < FEWEST_TRIANGLES:
+        return None
+    return bool(broken <= MOST_BROKEN * (closed + broken))
 
 
 @contextmanager
@@ -163,6 +166,11 @@ class Partitioner:
         """K-means of the scaled features, (N,)."""
         tries = enough_tries(len(self.X), tries)
         return kmeans(self.X, self.K, tries=tries, seed=self.seed if seed is None else seed, rows=rows)
+
+    @cached_property
+    def unmoved(self) -> Ints:
+        """Plain K-means of all items, (N,), at its best."""
+        return self.plain(tries=10)
 
     def embed(self, pairs: PairData, width: int) -> NDArray[np.float64]:
         """Half ``width`` principal components, half the K - 1 directions in them along which answers differ most."""
@@ -233,13 +241,17 @@ def make_start(
     ]
 
     stability = way.stability()
-    unmoved = way.plain(tries=10)
-    rate = np.concatenate([answer_nll(np.zeros_like(unmoved), train, test) for train, test in folds]).mean()
+    nothing = np.zeros(len(features), np.int64)
+    rate = np.concatenate([answer_nll(nothing, train, test) for train, test in folds]).mean()
     told, most = (rate - score[best].mean() for score in (plain, guided))
-    stable = unmoved if stability >= STABLE and told > 0 and told >= RELEVANT * most else None
+    consistent = from_labels(pairs)
+    trusted = stability >= STABLE and told > 0 and told >= RELEVANT * most and consistent is not False
+    stable = way.unmoved if trusted else None
     if init == "kmeans":
-        annotates = stable is not None and from_labels(pairs)
-        return Start(unmoved, way.scaler, table[best][0], "Asked for plain K-means.", annotates, stable, tuple(table))
+        annotates = trusted and consistent is True
+        return Start(
+            way.unmoved, way.scaler, table[best][0], "Asked for plain K-means.", annotates, stable, tuple(table)
+        )
 
     table += [
         (f"{_scale_name(w.scaler.kind)}, guided K-means, {narrow} components", float(s.mean()))
@@ -253,10 +265,10 @@ def make_start(
             width, score = wide, more
     gain, error = float((plain[best] - score).mean()), standard_error(plain[best] - score, groups)
     use, reason = _decide(gain, error, stability)
-    annotates = stable is not None and not use and from_labels(pairs)
+    annotates = trusted and not use and consistent is True
     if annotates:
         reason += " The answers never contradict each other, as if read off labels: the partition stays as one more annotator."
-    labels = way.guided(pairs, width, tries=10) if use else unmoved
+    labels = way.guided(pairs, width, tries=10) if use else way.unmoved
     name = f"{scale}, {f'guided K-means, {width} components' if use else 'plain K-means'}"
     return Start(labels, way.scaler, name, reason, annotates, stable, tuple(table))
 

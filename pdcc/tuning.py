@@ -1,4 +1,4 @@
-"""Choosing the volume and the number of clusters from the answers alone.
+"""Choosing the volume, the dropout and the number of clusters from the answers alone.
 
 Each value is fitted to part of the answers and judged by the rest: whole annotators where ten or more are known (one person's
 answers give each other away), else answers that touch items kept out of training, and single ones. No label is looked at.
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 VOLUMES = (0.0, 1e-3, 1e-2, 3e-2, 1e-1)
+DROPOUTS = (0.0, 0.25, 0.5, 0.75)
 HELD_OUT = 0.2
 FEWEST_PEOPLE = 10
 # Restarts of a value may agree less than those of the steadiest one by this much of an adjusted Rand index.
@@ -77,6 +78,26 @@ def select_volume(
     order = sorted(float(v) for v in volumes)
     found = _compare(X, pairs, similar, annotators, estimator, "volume", order, n_restarts, random_state, progress)
     return _judge(found, "volume", prefer=max, words="the largest volume")
+
+
+def select_dropout(
+    X: ArrayLike,
+    pairs: ArrayLike,
+    similar: ArrayLike,
+    annotators: ArrayLike | None = None,
+    *,
+    estimator: VolMaxDCC,
+    dropouts: Sequence[float] = DROPOUTS,
+    n_restarts: int = 2,
+    random_state: Any = 0,
+    progress: bool | None = None,
+) -> Selection:
+    """The most dropout whose held-out likelihood is within one standard error of the best, and whose restarts agree."""
+    for dropout in dropouts:
+        check_number("dropouts", dropout, 0.0, 1.0)
+    order = sorted(float(p) for p in dropouts)
+    found = _compare(X, pairs, similar, annotators, estimator, "dropout", order, n_restarts, random_state, progress)
+    return _judge(found, "dropout", prefer=max, words="the most dropout")
 
 
 def select_n_clusters(

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from pdcc import bench, datasets
 from pdcc.bench import compare, methods, report, run, tasks
+from pdcc.bench.published import published
 from pdcc.cli import app
 from pdcc.datasets import Judgments
 
@@ -71,7 +72,7 @@ def test_tables_mark_the_best_and_show_failures(toy, tmp_path):
     broken = summary[(summary["method"] == "broken") & (summary["measure"] == "acc_seen")]
     assert broken["mean"].isna().all()
     assert (broken["failed"] == 3).all()
-    assert "**1.000 ± 0.000** / 1.000 (3)" in text
+    assert "**1.000 ± 0.000** / 1.000 ± 0.000 (3)" in text
     assert "failed (3)" in text
     assert "no solution here" in text
     assert "| log-loss of held-out answers | one, new pairs | two, new pairs |" in text
@@ -149,6 +150,20 @@ def records_of(values, task="t", measure="acc_seen"):
         for m, row in values.items()
         for t, v in enumerate(row)
     ]
+
+
+def test_tables_show_the_deviation_over_trials():
+    assert "| K-means | 0.600 ± 0.100 (3) |" in report.markdown(records_of({"kmeans": [0.5, 0.6, 0.7]}))
+    assert "| K-means | 0.500 (1) |" in report.markdown(records_of({"kmeans": [0.5]}))
+
+
+def test_the_papers_figures_stand_beside_ours():
+    ours = records_of({"kmeans": [0.5, 0.6], "volmax": [0.9, 0.9]}, task="stl10-0.0")
+    text = report._beside(report.beside_published(ours))
+    theirs = published("stl10", setting="main", method="Kmeans", split="seen", metric="ACC", noise=0.0).iloc[0]
+    assert f"| stl10-0.0 | K-means | seen | {theirs['mean']:.3f}" in text
+    assert "| 0.550 ± 0.071 |" in text
+    assert "default" not in text  # the paper has no such method
 
 
 def test_the_default_is_set_beside_the_best():

@@ -54,9 +54,9 @@ def test_answers_read_off_labels_are_told_from_answers_that_err_one_by_one():
     rng = np.random.default_rng(0)
     A = 0.2 / 3 + 0.8 * np.eye(3)
     dense = answer_through(np.eye(3)[np.arange(60) % 3], draw_pairs(60, 1000, rng), A, rng)
-    assert not from_labels(PairData.from_arrays(np.zeros((60, 1)), dense.pairs, dense.similar))
+    assert from_labels(PairData.from_arrays(np.zeros((60, 1)), dense.pairs, dense.similar)) is False
     sparse = make_blobs(n=300, n_pairs=300).answers  # consistent, but hardly a triangle to show it
-    assert not from_labels(PairData.from_arrays(np.zeros((300, 1)), sparse.pairs, sparse.similar))
+    assert from_labels(PairData.from_arrays(np.zeros((300, 1)), sparse.pairs, sparse.similar)) is None
 
 
 def test_a_stable_kmeans_is_kept_when_answers_do_not_contradict_it():

@@ -1,10 +1,10 @@
-"""Volume and number of clusters, chosen from answers alone."""
+"""Volume, dropout and number of clusters, chosen from answers alone."""
 
 import numpy as np
 import pytest
 from conftest import make_blobs
 
-from pdcc import PairData, Selection, VolMaxDCC, select_n_clusters, select_volume, tuning
+from pdcc import PairData, Selection, VolMaxDCC, select_dropout, select_n_clusters, select_volume, tuning
 from pdcc.annotators import worker_pairs
 
 SMALL = {"hidden": (16,), "dropout": 0.0, "init": "kmeans", "scale": "standard", "partition": 0.0, "epochs": 8}
@@ -60,6 +60,18 @@ def test_number_of_clusters_is_found(tmp_path):
     assert found.held_out == "items and pairs"
     found.plot().figure.savefig(tmp_path / "selection.png")
     assert (tmp_path / "selection.png").stat().st_size > 5000
+
+
+def test_dropout_that_drowns_the_answers_is_not_chosen():
+    """Of four hidden units next to none survive dropout .95: it predicts held-out answers worse, and is left out."""
+    blobs = make_blobs(n=240, n_pairs=1500, flip=0.1, seed=2)
+    found = select_dropout(
+        blobs.X, blobs.answers.pairs, blobs.answers.similar, estimator=estimator(hidden=(4,)), dropouts=(0.95, 0.0), n_restarts=1
+    )  # fmt: skip
+    assert found.parameter == "dropout"
+    assert found.value == 0.0
+    with pytest.raises(ValueError, match="dropouts"):
+        select_dropout(blobs.X, blobs.answers.pairs, blobs.answers.similar, estimator=estimator(), dropouts=(0.0, 1.0))
 
 
 def test_people_are_held_out_where_there_are_ten():

@@ -21,10 +21,13 @@ TITLES = {
     "acc": "ACC, seen / unseen", "nmi": "NMI, seen / unseen", "ari": "ARI, seen / unseen", "mse": "membership MSE, seen / unseen",
     "log_loss": "log-loss of held-out answers", "auc": "AUC of held-out answers", "peak_mb": "peak memory, MB",
 }  # fmt: skip
+READ_AS = (
+    "Mean ± standard deviation over (trials); best in bold, second best in italics; differences with standard errors."
+)
 
 
 def markdown(records: Records, measures: tuple[str, ...] = ()) -> str:
-    """One table a measure (those named, or all), tasks across: mean ± standard error; best in bold, second best in italics."""
+    """One table a measure (those named, or all), tasks across: mean ± standard deviation (trials); best bold, second in italics."""
     table = summarise(records)
     if table.empty:
         return "Nothing was run.\n"
@@ -89,9 +92,9 @@ def _gap(row: dict[Any, Any]) -> str:
 
 
 def _column(part: pd.DataFrame, base: str) -> dict[str, str]:
-    """The cells of one task: ``mean ± se / unseen mean (trials)``, best and second best marked by the seen mean."""
+    """The cells of one task: ``mean ± std / unseen mean ± std (trials)``, best and second best marked by the seen mean."""
     first = {r["method"]: r for r in part[~part["measure"].str.endswith("_unseen")].to_dict("records")}
-    unseen = {r["method"]: r["mean"] for r in part[part["measure"].str.endswith("_unseen")].to_dict("records")}
+    unseen = {r["method"]: r for r in part[part["measure"].str.endswith("_unseen")].to_dict("records")}
     honest = [r["mean"] for m, r in first.items() if "oracle" not in m and not np.isnan(r["mean"])]
     best = sorted(honest, reverse=not base.startswith(SMALL_IS_GOOD))[:2]
     digits = 0 if base in COSTS else 3
@@ -100,13 +103,17 @@ def _column(part: pd.DataFrame, base: str) -> dict[str, str]:
         if np.isnan(row["mean"]):
             out[method] = f"failed ({row['failed']})"
             continue
-        text = f"{row['mean']:.{digits}f}" + ("" if np.isnan(row["se"]) else f" ± {row['se']:.{digits}f}")
+        text = _spread(row, digits)
         if base not in COSTS and len(honest) > 1 and "oracle" not in method and row["mean"] in best:
             text = f"**{text}**" if row["mean"] == best[0] else f"*{text}*"
-        text += f" / {unseen[method]:.{digits}f}" if method in unseen else ""
+        text += f" / {_spread(unseen[method], digits)}" if method in unseen else ""
         failed = f", {row['failed']} failed" if row["failed"] else ""
         out[method] = f"{text} ({row['done']}{failed})"
     return out
+
+
+def _spread(row: dict[Any, Any], digits: int) -> str:
+    return f"{row['mean']:.{digits}f}" + ("" if np.isnan(row["std"]) else f" ± {row['std']:.{digits}f}")
 
 
 def beside_published(records: Records) -> pd.DataFrame:
@@ -119,6 +126,20 @@ def beside_published(records: Records) -> pd.DataFrame:
     on = ["task", "method", "metric", "split"]
     both = theirs[[*on, "mean", "std", "note"]].merge(ours[[*on, "mean", "std"]], on=on, suffixes=("_paper", "_here"))
     return both.rename(columns={"note": "paper_note"})
+
+
+def _beside(table: pd.DataFrame) -> str:
+    """The ACC of the paper beside ours; the other two measures are in beside_paper.csv."""
+    part = table[table["metric"] == "ACC"]
+    rows = [
+        [r["task"], _name(r["method"]), r["split"], *(_spread({"mean": r[f"mean_{w}"], "std": r[f"std_{w}"]}, 3) for w in ("paper", "here"))]
+        for r in part.to_dict("records")
+    ]  # fmt: skip
+    head = ["task", "method", "items", "ACC in the paper", "ACC here"]
+    return (
+        "The paper's own figures beside ours (NMI and ARI, un-swapped where the paper swaps them, in beside_paper.csv):\n\n"
+        + _table(head, rows)
+    )
 
 
 def plot_bench(records: Records, measure: str = "acc_seen") -> "Figure":
@@ -153,13 +174,13 @@ def write_report(records: Records, output: Path, title: str) -> str:
     write_atomic(output / "summary.json", json.dumps(body, indent=1).encode())
     packages = ", ".join(f"{k} {v}" for k, v in versions.items())
     failures = [r for r in records if r["status"] == "failed"]
-    text = f"# {title}\n\n{body['date']}; {packages}. Mean ± standard error over (trials); best in bold, second best in italics.\n\n{markdown(records)}"
+    text = f"# {title}\n\n{body['date']}; {packages}. {READ_AS}\n\n{markdown(records)}"
     told = comparisons(records)
     text += f"\n{told}" if told else ""
     beside = beside_published(records)
     if not beside.empty:
         write_table(output / "beside_paper.csv", beside)
-        text += "\nThe paper's own figures stand beside these in beside_paper.csv.\n"
+        text += f"\n{_beside(beside)}\n"
     if failures:
         text += "\nFailures:\n\n" + "".join(f"- {r['task']}, {r['method']}, trial {r['trial']}: {r['message']}\n" for r in failures)  # fmt: skip
     write_atomic(output / "table.md", text.encode())
