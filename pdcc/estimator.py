@@ -17,7 +17,8 @@ from pdcc.inference import ArtifactError, map_guide, memberships, pair_nll, poin
 from pdcc.models import Membership, PairBatch, answer_logits, log_volume
 from pdcc.models.confusion import annotator_columns
 from pdcc.pairs import PairData, check_annotators, renumber
-from pdcc.recipe import Recipe, build, tensors, train
+from pdcc.partition import Start
+from pdcc.recipe import Recipe, build, start_of, tensors, train
 from pdcc.scaling import Scaler
 from pdcc.selection import Candidate
 from pdcc.settings import check_device, check_random_state, check_settings, seed_of, show_progress
@@ -150,13 +151,17 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         validate_data(self, X, skip_check_array=True)
         return self.fit_data(data)
 
-    def fit_data(self, data: PairData, *, checkpoints: Path | None = None) -> Self:
-        """Fit to checked pairs. With a directory ``checkpoints``, an interrupted fit goes on from where it was."""
+    def fit_data(self, data: PairData, *, checkpoints: Path | None = None, start: Start | None = None) -> Self:
+        """Fit to checked pairs. With a directory ``checkpoints``, an interrupted fit goes on from where it was.
+
+        ``start``: what ``start_of`` returned for an estimator that differs in nothing a start depends on.
+        """
         settings = self.check(data.n_items)
         seed = seed_of(self.random_state)
         device = check_device(self.device)
         recipe = self._recipe(settings, seed)
-        trained = train(data, recipe, device, progress=show_progress(self.progress), checkpoints=checkpoints)
+        progress = show_progress(self.progress)
+        trained = train(data, recipe, device, start=start, progress=progress, checkpoints=checkpoints)
         self.seed_ = seed
         self.n_features_in_ = data.features.shape[1]
         self.story_ = trained.story
@@ -167,6 +172,10 @@ class VolMaxDCC(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.memberships_ = self._memberships(data.features)
         self.labels_ = self.memberships_.argmax(axis=1)
         return self
+
+    def start_of(self, data: PairData) -> Start | None:
+        """The scaling and partition that ``fit_data`` would set out from; None for a random start with a given scale."""
+        return start_of(data, self._recipe(self.check(data.n_items), seed_of(self.random_state)))
 
     def _recipe(self, settings: dict[str, Any], seed: int) -> Recipe:
         fields = {k: v for k, v in settings.items() if k in Recipe.__dataclass_fields__}

@@ -35,8 +35,8 @@ TRIAL_ITEMS = 4000
 MORE_TRIES = 3
 FOLDS = 5
 BLEND = 0.5
-# Principal components of the discriminant embedding, as multiples of K; fewer are preferred among equals.
-COMPONENTS = (2, 4)
+# Principal components of the discriminant embedding, as a multiple of K (docs/results.md says what others gave).
+COMPONENTS = 4
 # Answers by which the rate between two clusters is shrunk to the pooled rate.
 SHRINK = 10.0
 # Plain K-means is stable if runs on random halves of the items agree to this adjusted Rand index on average. A stable
@@ -156,8 +156,8 @@ class Partitioner:
         self.scaler = Scaler.fit(features, kind)
         self.X, self.K, self.seed = self.scaler(features), n_clusters, seed
         with threadpool_limits(limits=1):
-            most = min(COMPONENTS[-1] * n_clusters, *self.X.shape)
-            self.components = PCA(most, random_state=seed).fit_transform(self.X.astype(np.float64))
+            self.width = min(COMPONENTS * n_clusters, *self.X.shape)
+            self.components = PCA(self.width, random_state=seed).fit_transform(self.X.astype(np.float64))
         everyone = np.arange(len(features))
         rng = np.random.default_rng(seed)
         self.trial = None if len(everyone) <= TRIAL_ITEMS else np.sort(rng.choice(everyone, TRIAL_ITEMS, replace=False))
@@ -172,9 +172,9 @@ class Partitioner:
         """Plain K-means of all items, (N,), at its best."""
         return self.plain(tries=10)
 
-    def embed(self, pairs: PairData, width: int) -> NDArray[np.float64]:
-        """Half ``width`` principal components, half the K - 1 directions in them along which answers differ most."""
-        plain = self.components[:, :width]
+    def embed(self, pairs: PairData) -> NDArray[np.float64]:
+        """Half principal components, half the K - 1 directions in them along which answers differ most."""
+        plain = self.components
         white = plain / np.maximum(plain.std(axis=0), np.finfo(np.float64).tiny)
         excess = pairs.similar - pairs.similar.mean()
         moment = (white[pairs.i] * excess[:, None]).T @ white[pairs.j] / len(pairs)
@@ -183,9 +183,9 @@ class Partitioner:
         discriminant = white @ vectors[:, lead] * np.sqrt(np.clip(values[lead], 0.0, None))
         return np.hstack([np.sqrt(1 - BLEND) * _unit_power(plain), np.sqrt(BLEND) * _unit_power(discriminant)])
 
-    def guided(self, pairs: PairData, width: int, *, tries: int, rows: Ints | None = None) -> Ints:
+    def guided(self, pairs: PairData, *, tries: int, rows: Ints | None = None) -> Ints:
         """Of ``tries`` K-means runs in the embedding, the labels (N,) whose evidence in ``pairs`` is largest."""
-        space = self.embed(pairs, width)
+        space = self.embed(pairs)
         found = [kmeans(space, self.K, tries=1, seed=self.seed + t, rows=rows) for t in range(tries)]
         return max(found, key=lambda labels: evidence(labels, self.K, pairs))
 
@@ -194,9 +194,9 @@ class Partitioner:
         labels = self.plain(tries=3, rows=self.trial)
         return np.concatenate([answer_nll(labels, train, test) for train, test in folds])
 
-    def score_guided(self, folds: list[tuple[PairData, PairData]], width: int) -> NDArray[np.float64]:
+    def score_guided(self, folds: list[tuple[PairData, PairData]]) -> NDArray[np.float64]:
         """The same under guided K-means, its embedding made from the other folds' answers."""
-        scores = [answer_nll(self.guided(train, width, tries=4, rows=self.trial), train, test) for train, test in folds]
+        scores = [answer_nll(self.guided(train, tries=4, rows=self.trial), train, test) for train, test in folds]
         return np.concatenate(scores)
 
     def stability(self, draws: int = 5) -> float:
@@ -226,54 +226,38 @@ def make_start(
     """
     folds = pairs.folds(FOLDS, seed)
     groups = None if pairs.annotator is None else np.concatenate([test.annotator for _, test in folds])
-    narrow, wide = (min(c * n_clusters, *features.shape) for c in COMPONENTS)
-    if features.shape[1] < COMPONENTS[-1] * n_clusters:
+    if features.shape[1] < COMPONENTS * n_clusters:
         # Unit rows lose one dimension of d: nothing among hundreds, much among few. Then they come last among equals.
         scales = tuple(sorted(scales, key=lambda kind: kind == "unit"))
     ways = [Partitioner(features, kind, n_clusters, seed) for kind in scales]
     plain = [way.score_plain(folds) for way in ways]
-    guided = [way.score_guided(folds, narrow) for way in ways] if init == "pairs" else plain
+    guided = [way.score_guided(folds) for way in ways] if init == "pairs" else plain
     # Two standard errors: the least of six noisy scores flatters itself.
     best = _first_among_equals([min(pair, key=np.mean) for pair in zip(plain, guided, strict=True)], groups, errors=2.0)
-    way, scale = ways[best], _scale_name(ways[best].scaler.kind)
-    table = [
-        (f"{_scale_name(w.scaler.kind)}, plain K-means", float(s.mean())) for w, s in zip(ways, plain, strict=True)
-    ]
+    way, names = ways[best], [_scale_name(way.scaler.kind) for way in ways]
+    kinds = [("plain K-means", plain), ("guided K-means", guided)][: 2 if init == "pairs" else 1]
+    table = tuple(
+        (f"{name}, {kind}", float(s.mean())) for kind, scores in kinds for name, s in zip(names, scores, strict=True)
+    )
 
-    stability = way.stability()
+    stability, consistent = way.stability(), from_labels(pairs)
     nothing = np.zeros(len(features), np.int64)
     rate = np.concatenate([answer_nll(nothing, train, test) for train, test in folds]).mean()
     told, most = (rate - score[best].mean() for score in (plain, guided))
-    consistent = from_labels(pairs)
     trusted = stability >= STABLE and told > 0 and told >= RELEVANT * most and consistent is not False
-    stable = way.unmoved if trusted else None
-    if init == "kmeans":
-        annotates = trusted and consistent is True
-        return Start(
-            way.unmoved, way.scaler, table[best][0], "Asked for plain K-means.", annotates, stable, tuple(table)
-        )
-
-    table += [
-        (f"{_scale_name(w.scaler.kind)}, guided K-means, {narrow} components", float(s.mean()))
-        for w, s in zip(ways, guided, strict=True)
-    ]
-    width, score = narrow, guided[best]
-    if wide > narrow:
-        more = way.score_guided(folds, wide)
-        table.append((f"{scale}, guided K-means, {wide} components", float(more.mean())))
-        if _first_among_equals([score, more], groups) == 1:
-            width, score = wide, more
-    gain, error = float((plain[best] - score).mean()), standard_error(plain[best] - score, groups)
-    use, reason = _decide(gain, error, stability)
+    use, reason = False, "Asked for plain K-means."
+    if init == "pairs":
+        gain = plain[best] - guided[best]
+        use, reason = _decide(float(gain.mean()), standard_error(gain, groups), stability)
     annotates = trusted and not use and consistent is True
     if annotates:
         reason += " The answers never contradict each other, as if read off labels: the partition stays as one more annotator."
-    labels = way.guided(pairs, width, tries=10) if use else way.unmoved
-    name = f"{scale}, {f'guided K-means, {width} components' if use else 'plain K-means'}"
-    return Start(labels, way.scaler, name, reason, annotates, stable, tuple(table))
+    labels = way.guided(pairs, tries=10) if use else way.unmoved
+    name = f"{names[best]}, {'guided' if use else 'plain'} K-means"
+    return Start(labels, way.scaler, name, reason, annotates, way.unmoved if trusted else None, table)
 
 
-def _first_among_equals(scores: list[NDArray[np.float64]], groups: Ints | None, errors: float = 1.0) -> int:
+def _first_among_equals(scores: list[NDArray[np.float64]], groups: Ints | None, errors: float) -> int:
     """The first of several held-out scores (M,) that is within so many standard errors of the best."""
     best = min(scores, key=np.mean)
     return next(k for k, s in enumerate(scores) if (s - best).mean() <= errors * standard_error(s - best, groups))

@@ -26,7 +26,7 @@ from pdcc.inference import (
 from pdcc.models import AnnotationModel, Membership, make_confusion
 from pdcc.neighbours import Neighbourhood
 from pdcc.pairs import PairData
-from pdcc.partition import make_start
+from pdcc.partition import Start, make_start
 from pdcc.scaling import SCALES, Scaler
 from pdcc.selection import AUTO_PARTITION, FEWEST_HELD_OUT, HOLD_ON, Candidate, Choice, candidates, choose
 
@@ -135,16 +135,32 @@ def build(
     return model.to(next(net.parameters()).device)
 
 
+def start_of(data: PairData, recipe: Recipe) -> Start | None:
+    """The scaling and the partition that training sets out from; None where nothing is left to the answers."""
+    if recipe.init == "random" and recipe.scale != "auto":
+        return None
+    shown = hold_out(data, recipe.validation_fraction, recipe.seed)[0]
+    kinds = SCALES if recipe.scale == "auto" else (recipe.scale,)
+    init = "kmeans" if recipe.init == "random" else recipe.init  # then only its choice of scale is used
+    return make_start(data.features, recipe.n_clusters, shown, scales=kinds, init=init, seed=recipe.seed)
+
+
 def train(
-    data: PairData, recipe: Recipe, device: torch.device, *, progress: bool = False, checkpoints: Path | None = None
+    data: PairData,
+    recipe: Recipe,
+    device: torch.device,
+    *,
+    start: Start | None = None,
+    progress: bool = False,
+    checkpoints: Path | None = None,
 ) -> Trained:
-    """Run the recipe. With ``checkpoints``, an interrupted run picks up from the files it finds there."""
+    """Run the recipe. With ``checkpoints``, an interrupted run picks up from the files it finds there.
+
+    ``start``: what ``start_of`` returns, where it is known already.
+    """
     fitted, held, by = hold_out(data, recipe.validation_fraction, recipe.seed)
-    start = None
-    if recipe.init != "random" or recipe.scale == "auto":
-        kinds = SCALES if recipe.scale == "auto" else (recipe.scale,)
-        init = "kmeans" if recipe.init == "random" else recipe.init  # then only its choice of scale is used
-        start = make_start(data.features, recipe.n_clusters, fitted, scales=kinds, init=init, seed=recipe.seed)
+    start = start_of(data, recipe) if start is None else start
+    if start is not None:
         logger.info("start: %s. %s", start.name, start.reason)
     scaler = Scaler.fit(data.features, recipe.scale) if start is None else start.scaler
     x = torch.as_tensor(scaler(data.features)).to(device)
@@ -168,22 +184,9 @@ def train(
     ]
     choice = _choose("auto" in (recipe.confusion, recipe.volume), options, trials, held)
     best, chosen, reason = trials[choice.index], options[choice.index], choice.reason
-    if (
-        recipe.partition == "auto"
-        and own == 0
-        and labels is not None
-        and start is not None
-        and start.stable is not None
-    ):
-        stable, near = torch.as_tensor(start.stable).to(device), Neighbourhood(scaler(data.features))
-        for weight in HOLD_ON:
-            torn = near.torn(memberships(best.model, x).argmax(1).cpu().numpy(), start.stable)
-            if torn is None:
-                break
-            labels, chosen = stable, replace(chosen, partition=weight)
-            net = first_net(recipe, x, labels, recipe.seed)
-            best = shop.train(chosen, net, labels, recipe.seed, f"holding on, {weight:g}")
-            reason += f" Held on to plain K-means with weight {weight:g}: {torn}."
+    if recipe.partition == "auto" and own == 0 and labels is not None and start is not None:
+        best, chosen, labels, told = _hold_on(shop, best, chosen, labels, start)
+        reason += told
     for restart in range(1, recipe.n_init):
         seed = recipe.seed + RESTART_STRIDE * restart
         net = first_net(recipe, x, labels, seed)
@@ -249,3 +252,25 @@ def _choose(open_question: bool, options: list[Candidate], trials: list[_Trial],
     nll = [n for n in (trials[k].nll for k in sound) if n is not None]
     picked = choose([options[k] for k in sound], nll, None if held is None else held.annotator)
     return Choice(sound[picked.index], picked.reason, picked.table)
+
+
+def _hold_on(
+    shop: _Workshop, best: _Trial, chosen: Candidate, labels: torch.Tensor, start: Start
+) -> tuple[_Trial, Candidate, torch.Tensor, str]:
+    """Where the answers tear items from their neighbours: train again from the stable partition, and with it as an annotator.
+
+    Returns what was trained last, its candidate, the labels it set out from, and what is to be said.
+    """
+    told, x = "", shop.pairs.x
+    if start.stable is None:
+        return best, chosen, labels, told
+    stable, near = torch.as_tensor(start.stable).to(x.device), Neighbourhood(x.cpu().numpy())
+    for weight in HOLD_ON:
+        torn = near.torn(memberships(best.model, x).argmax(1).cpu().numpy(), start.stable)
+        if torn is None:
+            break
+        labels, chosen = stable, replace(chosen, partition=weight)
+        net = first_net(shop.recipe, x, labels, shop.recipe.seed)
+        best = shop.train(chosen, net, labels, shop.recipe.seed, f"holding on, {weight:g}")
+        told += f" Held on to plain K-means with weight {weight:g}: {torn}."
+    return best, chosen, labels, told

@@ -19,6 +19,7 @@ from tqdm.auto import tqdm
 
 from pdcc.estimator import VolMaxDCC
 from pdcc.pairs import PairData
+from pdcc.partition import Start
 from pdcc.selection import standard_error
 from pdcc.settings import check_count, check_number, seed_of, show_progress
 
@@ -150,7 +151,9 @@ def _compare(
     names = np.array(data.annotator_names, dtype=object)
     fit_who, test_who = (None if d.annotator is None else names[d.annotator] for d in (train, test))
     fit_pairs, test_pairs = (np.column_stack([d.i, d.j]) for d in (train, test))
+    shown = PairData.from_arrays(data.features, fit_pairs, train.similar, fit_who)
     nll, stability = [], []
+    starts: dict[int, Start | None] = {}  # a restart sets out from the same partition whatever the value, except of K
     total = len(values) * n_restarts
     with tqdm(total=total, desc=f"select {parameter}", disable=not show_progress(progress), leave=False) as bar:
         for value in values:
@@ -159,7 +162,9 @@ def _compare(
                 est = clone(estimator).set_params(
                     **{parameter: value, "random_state": seed + restart, "progress": False}
                 )
-                est.fit(data.features, fit_pairs, train.similar, fit_who)
+                if restart not in starts or parameter == "n_clusters":
+                    starts[restart] = est.start_of(shown)
+                est.fit_data(shown, start=starts[restart])
                 p = est.predict_pairs(data.features, test_pairs, test_who).clip(1e-6, 1 - 1e-6)
                 scores.append(-np.where(test.similar, np.log(p), np.log1p(-p)))
                 labels.append(est.labels_)

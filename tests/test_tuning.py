@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from conftest import make_blobs
 
-from pdcc import PairData, Selection, VolMaxDCC, select_dropout, select_n_clusters, select_volume, tuning
+from pdcc import PairData, Selection, VolMaxDCC, recipe, select_dropout, select_n_clusters, select_volume, tuning
 from pdcc.annotators import worker_pairs
+from pdcc.partition import make_start
 
 SMALL = {"hidden": (16,), "dropout": 0.0, "init": "kmeans", "scale": "standard", "partition": 0.0, "epochs": 8}
 
@@ -114,3 +115,19 @@ def test_held_out_items_are_new():
 def test_bad_requests(changes, word, blobs):
     with pytest.raises(ValueError, match=word):
         select_volume(blobs.X, blobs.answers.pairs, blobs.answers.similar, estimator=estimator(), **changes)
+
+
+def test_a_start_is_made_once_for_all_volumes_and_changes_nothing(monkeypatch):
+    blobs = make_blobs(n=120, n_pairs=400, flip=0.1, seed=5)
+    given = blobs.X, blobs.answers.pairs, blobs.answers.similar
+    alone = estimator(init="pairs", random_state=0, epochs=2)
+    data = PairData.from_arrays(*given)
+    again = estimator(init="pairs", random_state=0, epochs=2).fit_data(data, start=alone.start_of(data))
+    np.testing.assert_array_equal(alone.fit(*given).memberships_, again.memberships_)
+    made = []
+    monkeypatch.setattr(recipe, "make_start", lambda *a, **k: made.append(k["seed"]) or make_start(*a, **k))
+    select_volume(*given, estimator=alone, volumes=(0.0, 1e-3, 1e-2), n_restarts=2, random_state=7)
+    assert made == [7, 8]
+    made.clear()
+    select_n_clusters(*given, estimator=alone, candidates=(2, 3), n_restarts=1, random_state=7)
+    assert made == [7, 7]
