@@ -44,10 +44,7 @@ class Choice:
 def candidates(
     confusion: str, volume: float | str, partition: float, *, annotators: bool, enough: bool
 ) -> list[Candidate]:
-    """What is to be compared, the one preferred among equals first.
-
-    Preferred are more freedom for the annotators and the larger volume: it breaks ties among states that predict the
-    answers equally well, which likelihood by itself cannot do (theorem 4.1).
+    """What is to be compared, of one confusion's volumes the larger first: see ``choose``.
 
     Args:
         annotators: whether they are told apart; if not, all share one confusion.
@@ -81,15 +78,17 @@ def standard_error(difference: NDArray[np.float64], groups: Ints | None) -> floa
 
 
 def choose(options: Sequence[Candidate], nll: Sequence[NDArray[np.float64]], groups: Ints | None) -> Choice:
-    """The first option whose held-out likelihood is within one standard error of the best one's.
+    """The confusion of the option that predicts held-out answers best, at the first volume within one standard error of it.
 
-    ``nll[c]`` (M,): negative log-likelihood of every held-out answer under option c.
+    The volume picks among states that answers cannot tell apart (theorem 4.1), so it has the benefit of the doubt; whether there is
+    a confusion, answers can tell, and neither side has. ``nll[c]`` (M,): negative log-likelihood of every held-out answer under option c.
     """
     means = np.array([n.mean() for n in nll])
     best = int(means.argmin())
     behind = means - means[best]
     errors = np.array([standard_error(n - nll[best], groups) for n in nll])
-    index = int(np.flatnonzero(behind <= errors)[0])
+    same = np.array([o.confusion == options[best].confusion for o in options])
+    index = int(np.flatnonzero(same & (behind <= errors))[0])
     table = tuple(
         {"setting": str(o), "held_out_nll": float(m), "behind_best": float(b), "standard_error": float(e)}
         for o, m, b, e in zip(options, means, behind, errors, strict=True)

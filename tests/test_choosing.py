@@ -131,12 +131,12 @@ def test_candidates():
     assert found("sigmoid", "auto", enough=False) == [free]
 
 
-def test_choose_prefers_the_first_within_one_standard_error():
+def test_choose_prefers_volume_within_one_standard_error():
     rng = np.random.default_rng(0)
     base = rng.exponential(0.3, 400)
     step = rng.normal(0, 0.1, 400)
     step -= step.mean()  # a difference of mean 0 and standard error .005
-    options = [Candidate("stochastic", 1e-2, 0.0), Candidate("none", 0.0, 0.0)]
+    options = [Candidate("stochastic", 1e-2, 0.0), Candidate("stochastic", 0.0, 0.0)]
     assert choose(options, [base + step + 0.004, base], None).index == 0
     behind = choose(options, [base + step + 0.006, base], None)
     assert behind.index == 1
@@ -144,6 +144,10 @@ def test_choose_prefers_the_first_within_one_standard_error():
     # The same numbers from two annotators: 400 answers are then only two, and the standard error is larger.
     groups = (step > 0).astype(np.int64)
     assert choose(options, [base + step + 0.006, base], groups).index == 0
+    # Whether there is a confusion is no matter of preference: the better prediction decides, however close.
+    forms = [Candidate("sigmoid", 1e-2, 0.0), Candidate("none", 0.0, 0.0)]
+    assert choose(forms, [base + step + 0.001, base], None).index == 1
+    assert choose(forms, [base + step - 0.001, base], None).index == 0
 
 
 def test_standard_error_of_groups():
