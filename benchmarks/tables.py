@@ -11,7 +11,7 @@ from typing import Any
 
 from pdcc.bench import PRESETS
 from pdcc.bench.compare import Records
-from pdcc.bench.report import READ_AS, comparisons, markdown
+from pdcc.bench.report import READ_AS, comparisons, markdown, stamp
 from pdcc.bench.run import plan
 from pdcc.records import read_lines
 
@@ -27,17 +27,12 @@ def measured(preset: str) -> list[dict[str, Any]]:
     return [done[c.task, c.method, c.trial] for c in cells if (c.task, c.method, c.trial) in done]
 
 
-def stamp(records: Records) -> str:
-    """Between which days, and with which versions, the records were taken."""
-    days = sorted({r["date"] for r in records})
-    versions = {", ".join(f"{k} {v}" for k, v in r["versions"].items()) for r in records}
-    return f"{READ_AS} Measured {' to '.join(dict.fromkeys((days[0], days[-1])))} with {' and with '.join(sorted(versions))}."
-
-
 def block(preset: str, *parts: Callable[[Records], str]) -> str:
     """Parts of one preset's report, and when it was measured."""
     records = measured(preset)
-    return "\n\n".join([*(part(records).strip() for part in parts), stamp(records)])
+    if not records:
+        return "Not measured yet."
+    return "\n\n".join([*(part(records).strip() for part in parts), f"{READ_AS} {stamp(records)}"])
 
 
 def some(*measures: str) -> Callable[[Records], str]:

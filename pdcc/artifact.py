@@ -21,6 +21,19 @@ def package_versions() -> dict[str, str]:
     return {name: version(name) for name in ("pdcc", "torch", "pyro-ppl", "numpy", "scikit-learn")}
 
 
+def source_hash() -> str:
+    """Twelve digits that tell one state of pdcc's source from another: versions do not change with every commit."""
+    import pdcc.inference
+    import pdcc.models
+
+    digest = hashlib.sha256()
+    for package in (pdcc, pdcc.models, pdcc.inference):
+        root = Path(package.__path__[0])
+        for path in sorted(root.rglob("*.py")):
+            digest.update(f"{package.__name__}/{path.relative_to(root)}".encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
 def file_hash(path: Path) -> str:
     """SHA-256 of a file."""
     digest = hashlib.sha256()

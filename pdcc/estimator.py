@@ -1,6 +1,5 @@
 """VolMaxDCC and VanillaDCC: deep constrained clustering with a scikit-learn face."""
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -25,8 +24,6 @@ from pdcc.stored import StoredEstimator
 if TYPE_CHECKING:
     from pdcc.identifiability.diagnose import Diagnosis
 
-logger = logging.getLogger(__name__)
-
 Floats64 = NDArray[np.float64]
 
 
@@ -45,9 +42,10 @@ class VolMaxDCC(ClusterMixin, StoredEstimator):  # type: ignore[misc]
         confusion: "none" (A = I), "sigmoid" (the paper's free B), "stochastic" (B = A'A), "per-annotator" (the same with
             an A_r for each annotator, drawn around a shared one) or "auto".
         volume: lambda, weight of the volume term, or "auto".
-        partition: weight of the start's labels as one more noisy annotator; 0 leaves them out; "auto" lets them in
-            where they are plain K-means, stable under resampling, and each annotator's answers never contradict
-            each other (then they come from labels in a head, and M of them weigh less than M independent ones).
+        partition: weight of a partition's labels as one more noisy annotator; 0 leaves them out. "auto" lets in plain K-means
+            where it is stable under resampling and what the answers are about, if each annotator's answers never contradict
+            each other (then they come from labels in a head, and M of them weigh less than M independent ones), or if
+            training without it tears items from their nearest neighbours.
         hidden: widths of the net's hidden layers.
         dropout: probability of dropping a hidden unit while training.
         scale: None, "unit" (rows to length 1), "standard" (columns to mean 0, deviation 1) or "auto".

@@ -14,6 +14,9 @@ from pdcc.checks import Floats, Ints, PairDataError, as_array, check_features, c
 
 logger = logging.getLogger(__name__)
 
+# Whole annotators are held out where there are at least so many of them.
+FEWEST_PEOPLE = 10
+
 
 @dataclass(frozen=True)
 class PairData:
@@ -146,13 +149,23 @@ class PairData:
         who = renumber(self.annotator, self.annotator_names, names, len(self))
         return replace(self, annotator=who, annotator_names=names)
 
+    @property
+    def n_people(self) -> int:
+        """How many annotators these answers are by; 0 where nobody is known."""
+        return 0 if self.annotator is None else len(np.unique(self.annotator))
+
+    def people(self) -> list[Any]:
+        """The names of those annotators, as plain JSON."""
+        known = [] if self.annotator is None else [self.annotator_names[r] for r in np.unique(self.annotator)]
+        return [name if isinstance(name, str | int | float) else str(name) for name in known]
+
     def split(self, fraction: float, seed: int, *, by: str = "pairs") -> tuple["PairData", "PairData"]:
-        """(train, held out), seeded. ``by="pairs"``: a ``fraction`` of each kind of answer.
+        """(train, held out), seeded. ``by="pairs"``: about a ``fraction`` of each kind of answer; several about one pair stay together.
 
         ``by="annotators"``: all pairs of enough annotators, drawn at random, to make about ``fraction`` of the
         pairs. One annotator's answers are consistent with each other, so their pairs leak; annotators do not.
         ``by="items"``: half of them are all pairs that touch items drawn at random, half are single pairs, for answers whose annotators
-        are not known.
+        are not known; again several about one pair stay together.
         """
         rng = np.random.default_rng(seed)
         held = np.zeros(len(self), dtype=bool)
@@ -173,20 +186,38 @@ class PairData:
             for kind in (False, True):
                 members = np.flatnonzero(self.similar == kind)
                 n_held = min(max(1, round(fraction * len(members))), len(members) - 1)
-                held[rng.permutation(members)[: max(n_held, 0)]] = True
+                held |= self._about_first(rng.permutation(members), n_held)
+            if any(held[self.similar == kind].all() for kind in np.unique(self.similar)):
+                held[:] = False  # so few pairs that one kind of answer would be gone: hold nothing out
         elif by == "items":
             # A pair touches one of a share s of the items with probability 1 - (1 - s)^2.
             share = 1 - np.sqrt(1 - fraction / 2)
             new = rng.permutation(self.n_items)[: max(1, round(share * self.n_items))]
             held = np.isin(self.i, new) | np.isin(self.j, new)
             rest = np.flatnonzero(~held)
-            held[rng.permutation(rest)[: round(fraction / 2 * len(self))]] = True
+            held |= self._about_first(rng.permutation(rest), round(fraction / 2 * len(self)))
         else:
             raise PairDataError("by", "'pairs', 'annotators' or 'items'", repr(by), "Choose one of them.")
         return self.subset(~held), self.subset(held)
 
+    def _asked(self) -> Ints:
+        """A number for each unordered pair that was asked about, (M,)."""
+        low, high = np.minimum(self.i, self.j), np.maximum(self.i, self.j)
+        return np.asarray(np.unique(low * self.n_items + high, return_inverse=True)[1], dtype=np.int64)
+
+    def _about_first(self, order: Ints, n: int) -> NDArray[np.bool_]:
+        """All answers about the pairs that come first in ``order`` (of rows), until they are at least ``n``, (M,)."""
+        asked = self._asked()
+        ids = asked[order]
+        ids = ids[np.sort(np.unique(ids, return_index=True)[1])]
+        sizes = np.bincount(asked)[ids]
+        return np.asarray(np.isin(asked, ids[np.cumsum(sizes) - sizes < n]))
+
     def folds(self, n: int, seed: int) -> list[tuple["PairData", "PairData"]]:
-        """``n`` (train, test) splits that test every pair once: by annotators where there are enough, else by pairs."""
+        """``n`` (train, test) splits that test every pair once: by annotators where there are enough, else by pairs.
+
+        By pairs, several answers about one pair stay together.
+        """
         rng = np.random.default_rng(seed)
         if self.annotator is not None and len(np.unique(self.annotator)) >= n:
             people = rng.permutation(np.unique(self.annotator))
@@ -198,7 +229,9 @@ class PairData:
                 size[fold_of[person]] += counts[person]
             fold = fold_of[self.annotator]
         else:
-            fold = rng.permutation(np.arange(len(self)) % n)
+            asked = self._asked()
+            first = np.unique(asked, return_index=True)[1]
+            fold = rng.permutation(np.arange(len(self)) % n)[first[asked]]
         return [(self.subset(fold != k), self.subset(fold == k)) for k in range(n)]
 
 

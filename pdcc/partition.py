@@ -37,6 +37,8 @@ FOLDS = 5
 BLEND = 0.5
 # Principal components of the discriminant embedding, as a multiple of K (docs/results.md says what others gave).
 COMPONENTS = 4
+# Components with less than this share of the largest deviation are rounding.
+NEGLIGIBLE = 1e-6
 # Answers by which the rate between two clusters is shrunk to the pooled rate.
 SHRINK = 10.0
 # Plain K-means is stable if runs on random halves of the items agree to this adjusted Rand index on average. A stable
@@ -55,7 +57,7 @@ class Start:
     """A partition and how it was made. ``table``: every setting compared and its held-out nats an answer.
 
     ``stable``: plain K-means labels (N,) under the same scaling, where resampling does not shake them, the answers are
-    largely about them, and may all be wrong together (they do not contradict each other); else None.
+    largely about them, and may all be wrong together (they do not contradict each other, or too few could); else None.
     ``annotates``: the partition is to stand beside the answers as one more annotator. It was made without them and
     is stable, and they come from labels in people's heads, so that M answers weigh less than M independent ones.
     """
@@ -155,9 +157,12 @@ class Partitioner:
     def __init__(self, features: Floats, kind: str | None, n_clusters: int, seed: int):
         self.scaler = Scaler.fit(features, kind)
         self.X, self.K, self.seed = self.scaler(features), n_clusters, seed
-        with threadpool_limits(limits=1):
-            self.width = min(COMPONENTS * n_clusters, *self.X.shape)
-            self.components = PCA(self.width, random_state=seed).fit_transform(self.X.astype(np.float64))
+        with threadpool_limits(limits=1), np.errstate(invalid="ignore"):  # shares of the variance of constant features
+            most = min(COMPONENTS * n_clusters, *self.X.shape)
+            found = PCA(most, random_state=seed).fit_transform(self.X.astype(np.float64))
+        # Whitening would blow components that are only rounding up to the size of the others.
+        deviation = found.std(axis=0)
+        self.components = found[:, deviation >= NEGLIGIBLE * deviation.max()]
         everyone = np.arange(len(features))
         rng = np.random.default_rng(seed)
         self.trial = None if len(everyone) <= TRIAL_ITEMS else np.sort(rng.choice(everyone, TRIAL_ITEMS, replace=False))
@@ -175,7 +180,8 @@ class Partitioner:
     def embed(self, pairs: PairData) -> NDArray[np.float64]:
         """Half principal components, half the K - 1 directions in them along which answers differ most."""
         plain = self.components
-        white = plain / np.maximum(plain.std(axis=0), np.finfo(np.float64).tiny)
+        deviation = plain.std(axis=0)
+        white = plain / np.where(deviation > 0, deviation, 1.0)
         excess = pairs.similar - pairs.similar.mean()
         moment = (white[pairs.i] * excess[:, None]).T @ white[pairs.j] / len(pairs)
         values, vectors = np.linalg.eigh((moment + moment.T) / 2)
@@ -233,7 +239,7 @@ def make_start(
     plain = [way.score_plain(folds) for way in ways]
     guided = [way.score_guided(folds) for way in ways] if init == "pairs" else plain
     # Two standard errors: the least of six noisy scores flatters itself.
-    best = _first_among_equals([min(pair, key=np.mean) for pair in zip(plain, guided, strict=True)], groups, errors=2.0)
+    best = _first_among_equals([min(pair, key=np.mean) for pair in zip(plain, guided, strict=True)], groups, 2.0)
     way, names = ways[best], [_scale_name(way.scaler.kind) for way in ways]
     kinds = [("plain K-means", plain), ("guided K-means", guided)][: 2 if init == "pairs" else 1]
     table = tuple(
@@ -243,11 +249,12 @@ def make_start(
     stability, consistent = way.stability(), from_labels(pairs)
     nothing = np.zeros(len(features), np.int64)
     rate = np.concatenate([answer_nll(nothing, train, test) for train, test in folds]).mean()
-    told, most = (rate - score[best].mean() for score in (plain, guided))
+    led = guided[best] if init == "pairs" else way.score_guided(folds)
+    told, most = (float(rate - score.mean()) for score in (plain[best], led))
     trusted = stability >= STABLE and told > 0 and told >= RELEVANT * most and consistent is not False
     use, reason = False, "Asked for plain K-means."
     if init == "pairs":
-        gain = plain[best] - guided[best]
+        gain = plain[best] - led
         use, reason = _decide(float(gain.mean()), standard_error(gain, groups), stability)
     annotates = trusted and not use and consistent is True
     if annotates:

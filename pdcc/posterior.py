@@ -23,7 +23,7 @@ from pdcc.models.confusion import ShiftedConfusion, annotator_columns
 from pdcc.models.head import HeadModel, basis
 from pdcc.pairs import PairData
 from pdcc.partition import make_start
-from pdcc.recipe import EPOCHS, RESTART_STRIDE, Recipe, first_net, hold_out, tensors
+from pdcc.recipe import RESTART_STRIDE, Recipe, first_net, hold_out, tensors
 
 logger = logging.getLogger(__name__)
 
@@ -196,11 +196,11 @@ def restarts(
         if recipe.init != "random":
             # Features are scaled already.
             begin = make_start(x.cpu().numpy(), recipe.n_clusters, train, scales=(None,), init=recipe.init, seed=own)
-            labels += [torch.as_tensor(begin.labels).to(x.device)] * draws
+            labels += [torch.as_tensor(_numbered_like(fitted, begin.labels)).to(x.device)] * draws
     batch = max(recipe.batch_size, len(train) // 30)
     lr = recipe.lr * (batch / recipe.batch_size) ** 0.5 if recipe.optimizer == "adam" else 1e-3
-    epochs = recipe.epochs if isinstance(recipe.epochs, int) else EPOCHS  # large batches make few steps by intent
-    config = FitConfig(epochs, batch, lr, max(recipe.confusion_lr, 3 * lr), "adam", False, recipe.patience or 8, seed)
+    epochs, patience = recipe.lengths(len(train))
+    config = FitConfig(epochs, batch, lr, max(recipe.confusion_lr, 3 * lr), "adam", False, patience or 8, seed)
     test = None if held is None else tensors(held, x)
     starts = torch.stack(labels) if labels else None
     return fit_ensemble(
@@ -214,6 +214,15 @@ def restarts(
         reweight=reweight,
         progress=progress,
     )
+
+
+def _numbered_like(fitted: AnnotationModel, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """``labels`` (N,) in the numbering of the partition that counts as an annotator, where there is one."""
+    if fitted.partition_weight == 0:
+        return labels
+    K = fitted.membership.n_clusters
+    order = align(np.eye(K)[fitted.partition.cpu().numpy()], np.eye(K)[labels])
+    return np.asarray(np.argsort(order)[labels], dtype=np.int64)
 
 
 def ensemble_draws(members: Ensemble, x: Tensor, chains: int, draws: int, reference: NDArray[np.float64]) -> Sampled:

@@ -25,7 +25,7 @@ from pdcc.inference import (
 )
 from pdcc.models import AnnotationModel, Membership, make_confusion
 from pdcc.neighbours import Neighbourhood
-from pdcc.pairs import PairData
+from pdcc.pairs import FEWEST_PEOPLE, PairData
 from pdcc.partition import Start, make_start
 from pdcc.scaling import SCALES, Scaler
 from pdcc.selection import AUTO_PARTITION, FEWEST_HELD_OUT, HOLD_ON, Candidate, Choice, candidates, choose
@@ -96,8 +96,7 @@ def hold_out(data: PairData, fraction: float, seed: int) -> tuple[PairData, Pair
     """
     if fraction == 0:
         return data, None, "nothing"
-    people = 0 if data.annotator is None else len(np.unique(data.annotator))
-    by = "annotators" if people >= 10 else "pairs"
+    by = "annotators" if data.n_people >= FEWEST_PEOPLE else "pairs"
     train, held = data.split(fraction, seed, by=by)
     # An unlucky draw of annotators may leave one kind of answer only, or too few pairs to learn from.
     if by == "annotators" and (len(np.unique(train.similar)) < 2 or len(train) < len(data) / 2):
@@ -173,6 +172,8 @@ def train(
     if recipe.confusion == "per-annotator" and known < 2:
         logger.warning("per-annotator: without two or more annotators by name, all answers share one confusion")
     enough = held is not None and len(held) >= FEWEST_HELD_OUT
+    if recipe.partition not in ("auto", 0.0) and labels is None:
+        logger.warning('partition: with init="random" there is no partition to count as an annotator')
     own = float(weight) if labels is not None else 0.0
     options = candidates(recipe.confusion, recipe.volume, own, annotators=known > 1, enough=enough)
 
@@ -184,18 +185,19 @@ def train(
     ]
     choice = _choose("auto" in (recipe.confusion, recipe.volume), options, trials, held)
     best, chosen, reason = trials[choice.index], options[choice.index], choice.reason
-    if recipe.partition == "auto" and own == 0 and labels is not None and start is not None:
-        best, chosen, labels, told = _hold_on(shop, best, chosen, labels, start)
-        reason += told
     for restart in range(1, recipe.n_init):
         seed = recipe.seed + RESTART_STRIDE * restart
         net = first_net(recipe, x, labels, seed)
         again = shop.train(chosen, net, labels, seed, f"restart {restart + 1} of {recipe.n_init}")
         best = again if again.result.held_out < best.result.held_out else best
+    if recipe.partition == "auto" and own == 0 and labels is not None and start is not None:
+        best, chosen, told = _hold_on(shop, best, chosen, start)
+        reason += told
     logger.info(reason)
     story = {
         "held_out": by,
         "n_held_out": 0 if held is None else len(held),
+        "held_out_annotators": [] if held is None or by != "annotators" else held.people(),
         "held_out_sha256": None if held is None else fingerprint(held),
         "start": None
         if start is None
@@ -254,23 +256,24 @@ def _choose(open_question: bool, options: list[Candidate], trials: list[_Trial],
     return Choice(sound[picked.index], picked.reason, picked.table)
 
 
-def _hold_on(
-    shop: _Workshop, best: _Trial, chosen: Candidate, labels: torch.Tensor, start: Start
-) -> tuple[_Trial, Candidate, torch.Tensor, str]:
+def _hold_on(shop: _Workshop, best: _Trial, chosen: Candidate, start: Start) -> tuple[_Trial, Candidate, str]:
     """Where the answers tear items from their neighbours: train again from the stable partition, and with it as an annotator.
 
-    Returns what was trained last, its candidate, the labels it set out from, and what is to be said.
+    Returns what was trained last and did not diverge, its candidate, and what is to be said.
     """
     told, x = "", shop.pairs.x
     if start.stable is None:
-        return best, chosen, labels, told
+        return best, chosen, told
     stable, near = torch.as_tensor(start.stable).to(x.device), Neighbourhood(x.cpu().numpy())
     for weight in HOLD_ON:
         torn = near.torn(memberships(best.model, x).argmax(1).cpu().numpy(), start.stable)
         if torn is None:
             break
-        labels, chosen = stable, replace(chosen, partition=weight)
-        net = first_net(shop.recipe, x, labels, shop.recipe.seed)
-        best = shop.train(chosen, net, labels, shop.recipe.seed, f"holding on, {weight:g}")
+        held_on = replace(chosen, partition=weight)
+        net = first_net(shop.recipe, x, stable, shop.recipe.seed)
+        again = shop.train(held_on, net, stable, shop.recipe.seed, f"holding on, {weight:g}")
+        if again.result.status == "diverged":
+            return best, chosen, told + f" Holding on to plain K-means with weight {weight:g} diverged, and was left."
+        best, chosen = again, held_on
         told += f" Held on to plain K-means with weight {weight:g}: {torn}."
-    return best, chosen, labels, told
+    return best, chosen, told

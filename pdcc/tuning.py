@@ -18,7 +18,7 @@ from sklearn.metrics import adjusted_rand_score
 from tqdm.auto import tqdm
 
 from pdcc.estimator import VolMaxDCC
-from pdcc.pairs import PairData
+from pdcc.pairs import FEWEST_PEOPLE, PairData
 from pdcc.partition import Start
 from pdcc.selection import standard_error
 from pdcc.settings import check_count, check_number, seed_of, show_progress
@@ -31,7 +31,6 @@ logger = logging.getLogger(__name__)
 VOLUMES = (0.0, 1e-3, 1e-2, 3e-2, 1e-1)
 DROPOUTS = (0.0, 0.25, 0.5, 0.75)
 HELD_OUT = 0.2
-FEWEST_PEOPLE = 10
 # Restarts of a value may agree less than those of the steadiest one by this much of an adjusted Rand index.
 UNSTEADY = 0.05
 
@@ -141,8 +140,7 @@ def _compare(
     if len(values) < 2:
         raise ValueError(f"{parameter}: expected at least two values to compare, found {values}. Pass more.")
     seed = seed_of(random_state)
-    people = 0 if data.annotator is None else len(np.unique(data.annotator))
-    by = "annotators" if people >= FEWEST_PEOPLE else "items"
+    by = "annotators" if data.n_people >= FEWEST_PEOPLE else "items"
     train, test = data.split(HELD_OUT, seed, by=by)
     if len(np.unique(train.similar)) < 2 or len(test) < 1:
         raise ValueError(
@@ -172,9 +170,18 @@ def _compare(
             nll.append(np.mean(scores, axis=0))
             agree = [adjusted_rand_score(a, b) for a, b in combinations(labels, 2)]
             stability.append(float(np.mean(agree)) if agree else np.nan)
-    groups = test.annotator if by == "annotators" else None
+    groups = test.annotator if by == "annotators" else _by_new_item(train, test)
     how = "annotators" if by == "annotators" else "items and pairs"
     return _Compared(values, np.array(nll), np.array(stability), groups, how)
+
+
+def _by_new_item(train: PairData, test: PairData) -> NDArray[np.int64]:
+    """Groups of held-out answers for standard errors, (H,): those that touch one new item err together, the rest alone."""
+    known = np.union1d(train.i, train.j)
+    new = [~np.isin(end, known) for end in (test.i, test.j)]
+    alone = test.n_items + np.arange(len(test))
+    keys = np.where(new[0], test.i, np.where(new[1], test.j, alone))
+    return np.asarray(np.unique(keys, return_inverse=True)[1], dtype=np.int64)
 
 
 def _judge(found: _Compared, parameter: str, *, prefer: Callable[[list[Any]], Any], words: str) -> Selection:

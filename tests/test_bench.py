@@ -1,6 +1,7 @@
 """The benchmark: every cell once, failures on record, nothing held out was seen, tables that mark the best."""
 
 import json
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,12 @@ from conftest import make_blobs
 from typer.testing import CliRunner
 
 from pdcc import bench, datasets
+from pdcc.artifact import source_hash
 from pdcc.bench import compare, methods, report, run, tasks
 from pdcc.bench.published import published
 from pdcc.cli import app
 from pdcc.datasets import Judgments
+from pdcc.tuning import Selection
 
 
 class Simple:
@@ -73,7 +76,7 @@ def test_tables_mark_the_best_and_show_failures(toy, tmp_path):
     assert broken["mean"].isna().all()
     assert (broken["failed"] == 3).all()
     assert "**1.000 ± 0.000** / 1.000 ± 0.000 (3)" in text
-    assert "failed (3)" in text
+    assert text.count("| Broken | failed (3) | failed (3) |") == 7  # every table, those of held-out answers too
     assert "no solution here" in text
     assert "| log-loss of held-out answers | one, new pairs | two, new pairs |" in text
     losses = summary[summary["measure"] == "log_loss, new pairs"].set_index("method").groupby(level=0)["mean"].mean()
@@ -83,7 +86,8 @@ def test_tables_mark_the_best_and_show_failures(toy, tmp_path):
     assert {"seconds", "peak_mb", "flip_rate", "acc_unseen", "message"} <= set(cells.columns)
     assert (cells["peak_mb"] > 10).all()
     body = json.loads((tmp_path / "summary.json").read_text())
-    assert body["versions"]["torch"]
+    assert f"torch {metadata.version('torch')}" in body["made"]
+    assert source_hash() in body["made"]
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -111,6 +115,16 @@ def test_a_killed_run_goes_on(toy, tmp_path, monkeypatch):
     ran.clear()
     run.run_bench(cells, tmp_path)
     assert ran == []
+
+
+def test_records_of_another_source_are_kept_and_told(toy, tmp_path, monkeypatch, caplog):
+    cells = run.plan(["one"], ["simple"], 1, seed=0)
+    assert run.run_bench(cells, tmp_path)[0]["source"] == source_hash()
+    monkeypatch.setattr(run, "source_hash", lambda: "another")
+    again = run.run_bench([*cells, run.Cell("one", "simple", 1, 0)], tmp_path)
+    assert [r["source"] for r in again] == [source_hash(), "another"]
+    assert "1 cells on record were made by another state of the source" in caplog.text
+    assert f"(source {', '.join(sorted([source_hash(), 'another']))})" in report.stamp(again)
 
 
 def test_failed_cells_are_tried_again(toy, tmp_path):
@@ -142,6 +156,8 @@ def test_paired_difference_and_oracle_loss_by_hand():
     assert row["se"] == pytest.approx(gaps.std(ddof=1) / np.sqrt(3))
     loss = compare.oracle_loss(records, "chosen", ["a", "b"]).iloc[0]
     assert loss["loss"] == pytest.approx(np.mean([0.05, 0.0, 0.0]))
+    records[0]["acc_seen"] = np.nan  # a score that could not be had is no trial
+    assert compare.paired(records, "acc_seen", "a", "b").iloc[0]["trials"] == 2
 
 
 def records_of(values, task="t", measure="acc_seen"):
@@ -203,14 +219,21 @@ def test_a_report_of_what_is_on_record(toy, tmp_path):
 
 
 def test_a_selected_volume_is_fitted_with(monkeypatch):
-    monkeypatch.setattr(methods, "VOLUMES", (0.0, 0.01))
+    seen = []
+
+    def select(X, pairs, similar, annotators, *, estimator, random_state, progress):
+        seen.append((estimator.get_params()["confusion"], random_state, len(pairs)))
+        return Selection("volume", 0.01, "because", pd.DataFrame(), "items and pairs")
+
+    monkeypatch.setattr(methods, "select_volume", select)
     blobs = make_blobs(n=90, n_pairs=600, flip=0.1, seed=1)
     small = {"hidden": (8,), "epochs": 2, "scale": None, "init": "kmeans", "partition": 0.0, "confusion": "stochastic"}
     est = methods.SelectedVolume(3, random_state=0, progress=False, **small)
     est.fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
-    assert est.selection_.table["volume"].tolist() == [0.0, 0.01]
-    assert est.story_["chosen"]["volume"] == est.selection_.value
-    assert str(est.selection_.value) in run._told(est)
+    assert seen == [("stochastic", 0, 600)]
+    assert est.story_["chosen"]["volume"] == 0.01
+    assert est.get_params()["volume"] == "auto"  # what was asked for stays
+    assert '"volume": 0.01' in run._told(est)
 
 
 def test_nothing_held_out_was_seen():

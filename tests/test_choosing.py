@@ -9,6 +9,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from pdcc import PairData, VolMaxDCC, metrics
 from pdcc.annotators import answer_by_labels, answer_through, draw_pairs, worker_pairs
+from pdcc.inference import fit
 from pdcc.neighbours import Neighbourhood
 from pdcc.partition import Partitioner, answer_counts, answer_nll, evidence, from_labels, kmeans, make_start
 from pdcc.recipe import EPOCHS, FEWEST_STEPS, LONGEST, hold_out
@@ -257,6 +258,24 @@ def test_neighbours_tell_a_torn_partition():
     assert Neighbourhood(X[:3]).index.shape == (3, 2)
 
 
+def test_neighbours_of_a_sample_are_not_the_items_themselves(monkeypatch):
+    monkeypatch.setattr("pdcc.neighbours.MOST_ITEMS", 30)
+    X = np.repeat(np.arange(20.0), 5)[:, None].astype(np.float32)  # each item coincides with four others
+    near = Neighbourhood(X)
+    assert near.index.shape == (30, 5)
+    assert not (near.index == near.rows[:, None]).any()
+    np.testing.assert_allclose(near.agreement(np.arange(100) // 5), 0.8)  # four of five neighbours
+
+
+def test_rounding_is_no_direction():
+    """Columns that repeat others leave components of rounding, which whitening would make as large as the rest."""
+    X = np.random.default_rng(0).normal(size=(200, 4)).astype(np.float32)
+    assert Partitioner(np.hstack([X, X, X]), None, 3, 0).components.shape == (200, 4)
+    nothing = Partitioner(np.ones((20, 3), np.float32), None, 2, 0)
+    data = PairData.from_arrays(np.ones((20, 3)), [[0, 1], [2, 3]], [1, 0])
+    assert np.isfinite(nothing.embed(data)).all()
+
+
 def test_a_wrong_labeller_is_not_followed_away_from_stable_clusters():
     """Answers read off one wrong labelling: held-out answers applaud it, the items' neighbours do not."""
     blobs = make_blobs(n=300, n_pairs=1, seed=4)
@@ -272,7 +291,29 @@ def test_a_wrong_labeller_is_not_followed_away_from_stable_clusters():
     assert metrics.acc(blobs.y, held.labels_) > metrics.acc(blobs.y, led.labels_) + 0.05
 
 
-def test_stable_clusters_beside_the_point_are_let_go():
+def test_a_diverging_attempt_to_hold_on_is_left(monkeypatch):
+    blobs = make_blobs(n=300, n_pairs=1, seed=4)
+    pairs = draw_pairs(300, 600, np.random.default_rng(0))
+    wrong = (blobs.y + (blobs.X[:, 0] > np.median(blobs.X[:, 0]))) % 3
+    similar = wrong[pairs[:, 0]] == wrong[pairs[:, 1]]
+    attempts = []
+
+    def fit_or_diverge(model, *args, **kwargs):
+        result = fit(model, *args, **kwargs)
+        attempts.append(model.partition_weight)
+        return replace(result, status="diverged") if model.partition_weight > 0 else result
+
+    monkeypatch.setattr("pdcc.recipe.fit", fit_or_diverge)
+    setting = {"hidden": (32,), "dropout": 0.0, "scale": None, "confusion": "none", "volume": 0.0, "n_init": 2}
+    est = VolMaxDCC(3, random_state=0, **setting).fit(blobs.X, pairs, similar)
+    assert attempts == [0.0, 0.0, 0.3]  # restarts first: holding on has the last word
+    assert est.story_["chosen"]["partition"] == 0
+    assert est.status_ != "diverged"
+    assert "diverged" in est.story_["choice"]["reason"]
+
+
+@pytest.mark.parametrize("init", ["pairs", "kmeans"])
+def test_stable_clusters_beside_the_point_are_let_go(init):
     """Three clear clusters that the answers do not care about, and a weak feature that they do."""
     rng = np.random.default_rng(1)
     y, beside = rng.integers(3, size=(2, 450))
@@ -280,9 +321,9 @@ def test_stable_clusters_beside_the_point_are_let_go():
     pairs = draw_pairs(450, 2000, rng)
     similar = y[pairs[:, 0]] == y[pairs[:, 1]]
     data = PairData.from_arrays(X, pairs, similar)
-    start = make_start(data.features, 3, data, scales=(None,), init="pairs", seed=0)
+    start = make_start(data.features, 3, data, scales=(None,), init=init, seed=0)
     assert Partitioner(data.features, None, 3, 0).stability() > 0.99
     assert start.stable is None
-    est = VolMaxDCC(3, hidden=(32,), dropout=0.0, scale=None, random_state=0).fit(X, pairs, similar)
+    est = VolMaxDCC(3, hidden=(32,), dropout=0.0, scale=None, init=init, random_state=0).fit(X, pairs, similar)
     assert est.story_["chosen"]["partition"] == 0
     assert metrics.acc(y, est.labels_) > 0.95

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -185,11 +186,8 @@ def test_bad_files(tmp_path):
 @settings(max_examples=50, deadline=None)
 @given(st.integers(4, 200), st.floats(0.05, 0.6), st.integers(0, 5), st.integers(2, 9))
 def test_split_is_stratified_disjoint_and_seeded(m, fraction, seed, people):
-    rng = np.random.default_rng(seed)
-    similar = np.arange(m) % 2
-    data = PairData.from_arrays(
-        X, np.column_stack([np.zeros(m, int), 1 + rng.integers(5, size=m)]), similar, np.arange(m) % people
-    )
+    pairs = np.random.default_rng(seed).permutation(list(combinations(range(25), 2)))[:m]
+    data = PairData.from_arrays(np.eye(25), pairs, np.arange(m) % 2, np.arange(m) % people)
     train, held = data.split(fraction, seed)
     assert len(train) + len(held) == m
     for kind in (True, False):
@@ -200,6 +198,24 @@ def test_split_is_stratified_disjoint_and_seeded(m, fraction, seed, people):
     assert len(held) > 0
     assert len(train) > 0
     assert not set(train.annotator) & set(held.annotator)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(4, 200), st.floats(0.05, 0.4), st.integers(0, 5), st.sampled_from(["pairs", "items"]))
+def test_answers_about_one_pair_stay_together(m, fraction, seed, by):
+    """Several people are asked about the same pair, either way round: what one says gives the others away."""
+    rng = np.random.default_rng(seed)
+    pairs = rng.permutation(list(combinations(range(12), 2)))[rng.integers(20, size=m)]
+    turned = np.where(rng.random((m, 1)) < 0.5, pairs, pairs[:, ::-1])
+    data = PairData.from_arrays(np.eye(12), turned, np.arange(m) % 2)
+    parts = [data.split(fraction, seed, by=by), *data.folds(3, seed)]
+    for train, test in parts:
+        sides = [{frozenset(p) for p in zip(d.i.tolist(), d.j.tolist(), strict=True)} for d in (train, test)]
+        assert not sides[0] & sides[1]
+        assert len(train) + len(test) == m
+    if by == "pairs":
+        assert set(parts[0][0].similar) == {False, True}
+    assert sum(len(test) for _, test in parts[1:]) == m
 
 
 def test_a_heavy_annotator_is_not_held_out_for_a_tenth():

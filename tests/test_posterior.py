@@ -1,6 +1,7 @@
 """Posterior engines: the right density, draws that agree with each other, and InferenceData people can use."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pyro
@@ -14,7 +15,7 @@ from pdcc.inference.nuts import nuts_posterior
 from pdcc.inference.posterior import svi_posterior
 from pdcc.models import AnnotationModel, Membership, PairBatch, log_volume, make_confusion, similar_logits
 from pdcc.models.head import HeadModel, basis
-from pdcc.posterior import Head, double, head_draws, head_of
+from pdcc.posterior import Head, _numbered_like, double, head_draws, head_of
 from pdcc.recipe import tensors
 
 SMALL = {"hidden": (8,), "dropout": 0.0, "scale": "standard", "init": "random", "partition": 0.0, "epochs": 15,
@@ -229,3 +230,13 @@ def test_attributes_say_how_the_intervals_fared(est, noisy_blobs):
         assert ("did not converge" in said[guide]) == (idata.attrs["status"] != "converged")
     assert "86 %" in said["low-rank"]
     assert "too narrow" in said["normal"]
+
+
+def test_starts_of_refits_are_numbered_like_the_partition():
+    labels = np.array([0, 0, 1, 1, 2, 2, 2])
+    fitted = SimpleNamespace(
+        partition_weight=1.0, partition=torch.as_tensor(labels), membership=SimpleNamespace(n_clusters=3)
+    )
+    np.testing.assert_array_equal(_numbered_like(fitted, np.array([2, 0, 1])[labels]), labels)
+    fitted.partition_weight = 0.0
+    np.testing.assert_array_equal(_numbered_like(fitted, 2 - labels), 2 - labels)

@@ -86,6 +86,12 @@ def test_documents_have_no_holes():
             assert (page.parent / link).exists(), f"{page.name} links to {link}"
 
 
-@pytest.mark.parametrize("name", ["speed.py", "sbc.py", "ssc.py", "baselines.py"])
+def test_measured_tables_are_those_on_record():
+    """A figure changed by hand, or a new record without its table, fails."""
+    assert "<!-- HUMAN_NOISE -->" in (ROOT / "README.md").read_text()
+    run(sys.executable, ROOT / "benchmarks" / "tables.py", "--check", cwd=ROOT)
+
+
+@pytest.mark.parametrize("name", ["speed.py", "sbc.py", "ssc.py", "baselines.py", "tables.py"])
 def test_benchmarks_explain_themselves(name):
     assert "usage" in run(sys.executable, ROOT / "benchmarks" / name, "--help", cwd=ROOT)

@@ -131,3 +131,11 @@ def test_a_start_is_made_once_for_all_volumes_and_changes_nothing(monkeypatch):
     made.clear()
     select_n_clusters(*given, estimator=alone, candidates=(2, 3), n_restarts=1, random_state=7)
     assert made == [7, 7]
+
+
+def test_answers_about_one_new_item_count_as_one():
+    train = PairData.from_arrays(np.eye(6), [[0, 1], [1, 2], [2, 3]], [1, 0, 1])
+    test = PairData.from_arrays(np.eye(6), [[4, 0], [1, 4], [5, 2], [0, 2], [1, 3]], [1, 0, 1, 0, 1])
+    groups = tuning._by_new_item(train, test)
+    assert groups[0] == groups[1]
+    assert len(set(groups.tolist())) == 4

@@ -7,7 +7,20 @@ import numpy as np
 import pandas as pd
 
 Records = Sequence[dict[str, Any]]
-KNOWN = ("task", "method", "trial", "seed", "status", "message", "versions", "date", "n_items", "n_pairs", "flip_rate")
+KNOWN = (
+    "task",
+    "method",
+    "trial",
+    "seed",
+    "status",
+    "message",
+    "versions",
+    "source",
+    "date",
+    "n_items",
+    "n_pairs",
+    "flip_rate",
+)
 COSTS = ("seconds", "peak_mb")
 # Of these the least is best.
 SMALL_IS_GOOD = ("log_loss", "mse", *COSTS)
@@ -20,13 +33,18 @@ def summarise(records: Records) -> pd.DataFrame:
     rows = []
     pairs = dict.fromkeys((r["task"], r["method"]) for r in records)
     names = dict.fromkeys([*(k for r in records for k in r if k not in (*KNOWN, *COSTS)), *COSTS])
+    # A failure shows in every table of its task: what others were scored by there, or at least the time.
+    measured = {
+        task: {"seconds"} | {name for r in records if r["task"] == task and r["status"] == "done" for name in names if name in r}
+        for task, _ in pairs
+    }  # fmt: skip
     for task, method in pairs:
         mine = [r for r in records if (r["task"], r["method"]) == (task, method)]
         failed = sum(r["status"] == "failed" for r in mine)
         for name in names:
             values = np.array([r[name] for r in mine if r["status"] == "done" and r.get(name) is not None])
             values = values[np.isfinite(values)]
-            if len(values) == 0 and not (failed and name in ("acc_seen", "seconds")):
+            if len(values) == 0 and not (failed and name in measured[task]):
                 continue
             std = float(values.std(ddof=1)) if len(values) > 1 else np.nan
             rows.append(
@@ -46,7 +64,7 @@ def paired(records: Records, measure: str, method: str, rival: str) -> pd.DataFr
         value = {
             (r["method"], r["trial"], r["seed"]): r[measure]
             for r in records
-            if r["task"] == task and r["status"] == "done" and r.get(measure) is not None
+            if r["task"] == task and r["status"] == "done" and np.isfinite(r.get(measure, np.nan))
         }
         gaps = np.array([v - value[rival, *key[1:]] for key, v in value.items() if key[0] == method and (rival, *key[1:]) in value])  # fmt: skip
         if len(gaps):
@@ -59,7 +77,7 @@ def oracle_loss(records: Records, chosen: str, options: Sequence[str], measure: 
     """What a label-free choice costs: the best option of each trial, by labels, minus ``chosen``; mean over trials, a row a task."""
     rows = []
     for task in dict.fromkeys(r["task"] for r in records):
-        value = {(r["method"], (r["trial"], r["seed"])): r[measure] for r in records if r["task"] == task and r.get(measure) is not None}  # fmt: skip
+        value = {(r["method"], (r["trial"], r["seed"])): r[measure] for r in records if r["task"] == task and np.isfinite(r.get(measure, np.nan))}  # fmt: skip
         trials = [t for m, t in value if m == chosen and all((o, t) in value for o in options)]
         best = np.array([max(value[o, t] for o in options) for t in trials])
         mine = np.array([value[chosen, t] for t in trials])

@@ -12,12 +12,10 @@ from numpy.typing import ArrayLike
 
 from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans
 from pdcc.estimator import VanillaDCC, VolMaxDCC
-from pdcc.tuning import select_volume
+from pdcc.tuning import VOLUMES, select_volume
 
 HELP: dict[str, Any] = {"scale": "auto", "init": "pairs"}
 DEEP: dict[str, Any] = {"dropout": 0.5, "validation_fraction": 0.1, "patience": 8}
-# Compared with each other to see what choosing the volume without labels costs.
-VOLUMES = (0.0, 1e-3, 1e-2, 3e-2, 1e-1)
 # As the paper's own features come: no scaling, plain K-means for a start, and no partition to hold on to.
 RAW: dict[str, Any] = {"scale": None, "init": "kmeans", "partition": 0.0}
 
@@ -35,20 +33,25 @@ class SelectedVolume(VolMaxDCC):
 
     def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
         """Select, then fit to all answers."""
-        plain = VolMaxDCC(**self.get_params())
+        asked, plain = self.volume, VolMaxDCC(**self.get_params())
         self.selection_ = select_volume(
-            X, pairs, similar, annotators, estimator=plain, volumes=VOLUMES, random_state=self.random_state
+            X, pairs, similar, annotators, estimator=plain, random_state=self.random_state, progress=False
         )
         self.volume = self.selection_.value
-        return super().fit(X, pairs, similar, annotators)
+        try:
+            return super().fit(X, pairs, similar, annotators)
+        finally:
+            self.volume = asked
 
 
 def _volmax(title: str, **settings: Any) -> Method:
     return Method(title, lambda k, s, c: VolMaxDCC(k, random_state=s, progress=False, **settings))
 
 
-def _deep(title: str, kind: type[DCGMM] | type[CIDEC]) -> Method:
-    return Method(title, lambda k, s, c: kind(k, **HELP, **DEEP, pretrained=c, random_state=s, progress=False))
+def _deep(title: str, kind: type[DCGMM] | type[CIDEC], **settings: Any) -> Method:
+    return Method(
+        title, lambda k, s, c: kind(k, **HELP, **DEEP, **settings, pretrained=c, random_state=s, progress=False)
+    )
 
 
 def _volumes(name: str, title: str, **settings: Any) -> dict[str, Method]:
@@ -66,7 +69,8 @@ METHODS: dict[str, Method] = {
     "cop-kmeans": Method("COP-KMeans", lambda k, s, c: COPKMeans(k, **HELP, on_infeasible="relax", random_state=s)),
     "pck-means": Method("PCKMeans", lambda k, s, c: PCKMeans(k, **HELP, random_state=s)),
     "dc-gmm": _deep("DC-GMM", DCGMM),
-    "c-idec": _deep("C-IDEC", CIDEC),
+    # Its own stop, when few labels change, comes before held-out answers can speak: early stopping is in its place.
+    "c-idec": _deep("C-IDEC", CIDEC, tol=0.0),
     "vanilla-paper": Method("VanillaDCC, paper", lambda k, s, c: VanillaDCC.paper(k, random_state=s, progress=False)),
     "volmax-paper": Method("VolMaxDCC, paper", lambda k, s, c: VolMaxDCC.paper(k, random_state=s, progress=False)),
     "vanilla": Method("VanillaDCC", lambda k, s, c: VanillaDCC(k, random_state=s, progress=False)),

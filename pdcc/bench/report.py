@@ -1,7 +1,6 @@
 """Records of a benchmark as a table of cells (CSV), a summary (Markdown, JSON) and a figure."""
 
 import json
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,14 @@ TITLES = {
 READ_AS = (
     "Mean ± standard deviation over (trials); best in bold, second best in italics; differences with standard errors."
 )
+
+
+def stamp(records: Records) -> str:
+    """Between which days, with which versions, and by which states of the source the records were made."""
+    days = sorted({r["date"] for r in records})
+    versions = sorted({", ".join(f"{k} {v}" for k, v in r["versions"].items()) for r in records})
+    sources = sorted({r.get("source", "unknown") for r in records})
+    return f"Measured {' to '.join(dict.fromkeys((days[0], days[-1])))} with {' and with '.join(versions)} (source {', '.join(sources)})."
 
 
 def markdown(records: Records, measures: tuple[str, ...] = ()) -> str:
@@ -166,15 +173,14 @@ def plot_bench(records: Records, measure: str = "acc_seen") -> "Figure":
 def write_report(records: Records, output: Path, title: str) -> str:
     """cells.csv, summary.csv, summary.json, table.md and figure.png in ``output``; returns the Markdown."""
     frame = pd.DataFrame([{k: v for k, v in r.items() if k != "versions"} for r in records])
+    made = stamp(records) if records else ""
     write_table(output / "cells.csv", frame)
     table = summarise(records)
     write_table(output / "summary.csv", table)
-    versions = records[-1]["versions"] if records else {}
-    body = {"title": title, "date": date.today().isoformat(), "versions": versions, "rows": json.loads(table.to_json(orient="records"))}  # fmt: skip
+    body = {"title": title, "made": made, "rows": json.loads(table.to_json(orient="records"))}
     write_atomic(output / "summary.json", json.dumps(body, indent=1).encode())
-    packages = ", ".join(f"{k} {v}" for k, v in versions.items())
     failures = [r for r in records if r["status"] == "failed"]
-    text = f"# {title}\n\n{body['date']}; {packages}. {READ_AS}\n\n{markdown(records)}"
+    text = f"# {title}\n\n{READ_AS} {made}\n\n{markdown(records)}"
     told = comparisons(records)
     text += f"\n{told}" if told else ""
     beside = beside_published(records)

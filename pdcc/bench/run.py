@@ -20,7 +20,7 @@ from sklearn.metrics import roc_auc_score
 from tqdm.auto import tqdm
 
 from pdcc import metrics
-from pdcc.artifact import package_versions
+from pdcc.artifact import package_versions, source_hash
 from pdcc.baselines.rates import two_rates
 from pdcc.bench import tasks
 from pdcc.bench.methods import METHODS, NEED_ANNOTATORS
@@ -97,6 +97,8 @@ def _scores(estimator: Any, problem: tasks.Problem) -> dict[str, float]:
         for (side, _, k), X in zip(sides, (problem.X, problem.X_unseen), strict=True):
             out[f"mse_{side}"] = metrics.membership_mse(problem.memberships[k], estimator.predict_proba(X))
     for name, held in (problem.held or {}).items():
+        if len(held.similar) == 0:
+            continue
         p = pair_probabilities(estimator, problem, held)
         nll = -np.where(held.similar, np.log(p), np.log1p(-p))
         known = 0 < held.similar.sum() < len(held.similar)
@@ -157,12 +159,18 @@ def run_bench(cells: list[Cell], output: Path, *, n_jobs: int = 1, progress: boo
     for task in {cell.task for cell in todo}:
         tasks.load(task, 0)  # say what is missing before anything is run
     cache = output / "pretrained"
-    versions = package_versions()
+    made_by = {"versions": package_versions(), "source": source_hash()}
+    older = sum(done[c.key].get("source") != made_by["source"] for c in cells if c not in todo)
+    if older:
+        logger.warning(
+            "%d cells on record were made by another state of the source; they are kept. For new ones, name a new directory.",
+            older,
+        )
     jobs = (delayed(run_cell)(cell, cache) for cell in todo)
     results = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs)
     with tqdm(total=len(cells), initial=len(cells) - len(todo), desc="bench", disable=not progress) as bar:
         for record in results:
-            record |= {"versions": versions, "date": date.today().isoformat()}
+            record |= made_by | {"date": date.today().isoformat()}
             append_line(path, record)
             done[_key(record)] = record
             bar.update(1)
