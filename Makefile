@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test check format bench bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human bench-baselines clean
+.PHONY: demo test check format bench bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human bench-baselines bench-tables clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -33,7 +33,7 @@ format: $(STAMP)
 	$(BIN)/ruff check --fix .
 
 # The measured claims of docs/results.md; human noise needs PDCC_DATA.
-bench: bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-baselines bench-human
+bench: bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-baselines bench-human bench-tables
 
 bench-speed: $(STAMP)
 	$(BIN)/python benchmarks/speed.py
@@ -55,10 +55,16 @@ bench-human: $(STAMP)
 	$(BIN)/pdcc bench human-noise -o results/human-noise --jobs 2
 	$(BIN)/pdcc bench ablation -o results/ablation --jobs 2
 	$(BIN)/pdcc bench volumes -o results/volumes --jobs 2
+	$(BIN)/pdcc bench volumes-raw -o results/volumes-raw --jobs 2
 
 bench-baselines: $(STAMP)
 	$(BIN)/python benchmarks/baselines.py
 	$(BIN)/pdcc bench quick -o results/quick --jobs 2
+
+# Records into docs/measured, and from there into the documents' tables.
+bench-tables: $(STAMP)
+	for run in results/*/cells.jsonl; do cp $$run docs/measured/$$(basename $$(dirname $$run)).jsonl; done
+	$(BIN)/python benchmarks/tables.py
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -26,11 +26,15 @@ def source_hash() -> str:
     import pdcc.inference
     import pdcc.models
 
+    parts = {"models": pdcc.models, "inference": pdcc.inference, "": pdcc}
     digest = hashlib.sha256()
-    for package in (pdcc, pdcc.models, pdcc.inference):
+    for name, package in parts.items():
         root = Path(package.__path__[0])
         for path in sorted(root.rglob("*.py")):
-            digest.update(f"{package.__name__}/{path.relative_to(root)}".encode() + path.read_bytes())
+            within = path.relative_to(root)
+            # Installed, models and inference lie inside pdcc; in a checkout, beside it.
+            if name or within.parts[0] not in parts:
+                digest.update(f"{name}/{within.as_posix()}".encode() + path.read_bytes())
     return digest.hexdigest()[:12]
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from pdcc.checks import Ints
 
-# The volume "auto" weighs against none (docs/results.md says how it was found).
+# The volume "auto" tries: between the synthetic study's best, 1e-3, and 1e-2 (docs/results.md).
 AUTO_VOLUME = 3e-3
 # The weight "auto" gives a start that is fit to be an annotator (partition.Start.annotates): as much say as all
 # answers together (docs/results.md). A start that the answers guided gets none: it would count them twice.

@@ -43,9 +43,12 @@ def markdown(records: Records, measures: tuple[str, ...] = ()) -> str:
     blocks = []
     for base in measures or tuple(dict.fromkeys(table["base"])):
         part = table[table["base"] == base]
+        if part.empty:
+            continue
+        methods = sorted(dict.fromkeys(part["method"]), key=lambda m: list(METHODS).index(m) if m in METHODS else -1)
         cells = {column: _column(part[part["column"] == column], base) for column in dict.fromkeys(part["column"])}
-        rows = [[cell.get(method, "not run") for cell in cells.values()] for method in dict.fromkeys(part["method"])]
-        names = [_name(method) for method in dict.fromkeys(part["method"])]
+        rows = [[cell.get(method, "not run") for cell in cells.values()] for method in methods]
+        names = [_name(method) for method in methods]
         blocks.append(_table([TITLES.get(base, base), *cells], [[n, *row] for n, row in zip(names, rows, strict=True)]))
     return "\n\n".join(blocks) + "\n"
 
