@@ -8,7 +8,7 @@ import pyro
 import pytest
 import torch
 
-from pdcc import PairData, VanillaDCC, VolMaxDCC
+from pdcc import PairData, VanillaDCC, VolMaxDCC, metrics
 from pdcc.inference import FitConfig, fit, map_guide, memberships
 from pdcc.inference.ensemble import fit_ensemble
 from pdcc.inference.nuts import nuts_posterior
@@ -186,9 +186,12 @@ def test_draws_repeat_and_clusters_are_aligned(est, noisy_blobs):
     )
     np.testing.assert_array_equal(one.posterior["memberships"].values, two.posterior["memberships"].values)
     assert one.attrs["status"] == "not converged"  # one member a start shows no spread
-    # Random starts number clusters differently; aligned, every chain's labels are nearly the fitted ones.
+    # Random starts number clusters differently; aligned, every chain's labels are as near the fitted ones as any numbering makes them
+    # (one start ends in a poor optimum, which no numbering mends).
     labels = one.posterior["memberships"].values[:, 0].argmax(-1)
-    assert (labels == est.labels_).mean(axis=1).min() > 0.8
+    near = (labels == est.labels_).mean(axis=1)
+    np.testing.assert_allclose(near, [metrics.acc(est.labels_, chain) for chain in labels], atol=0.02)
+    assert np.median(near) > 0.9
 
 
 def test_bad_requests_say_what_to_do(est, noisy_blobs):

@@ -60,7 +60,8 @@ class Scattered:
     def interval(self) -> Interval:
         """[#satisfied / S, 1 - #violated / S]: undecided draws widen it, none is dropped."""
         verdicts = [r.verdict for r in self.results]
-        return verdicts.count("satisfied") / len(verdicts), 1 - verdicts.count("violated") / len(verdicts)
+        n = len(verdicts)
+        return verdicts.count("satisfied") / n, (n - verdicts.count("violated")) / n  # 1 - v / n may round below s / n
 
     def anchored(self, eps: float) -> Interval:
         """The share with anchors, rho(1) >= 1 - eps; unknown ratios widen the interval."""
