@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pdcc.bench.methods import ABLATION, METHODS, VOLUMES
+from pdcc.bench.methods import ABLATION, METHODS
 from pdcc.bench.paper_data import PAPER_TASKS
 from pdcc.bench.report import write_report
 from pdcc.bench.run import on_record, plan, run_bench
+from pdcc.tuning import VOLUMES
 
 CLASSICAL = ("kmeans", "cop-kmeans", "pck-means")
 DEEP = ("dc-gmm", "c-idec")
