@@ -28,7 +28,7 @@ from pdcc.neighbours import Neighbourhood
 from pdcc.pairs import FEWEST_PEOPLE, PairData
 from pdcc.partition import Start, make_start
 from pdcc.scaling import SCALES, Scaler
-from pdcc.selection import AUTO_PARTITION, FEWEST_HELD_OUT, HOLD_ON, Candidate, Choice, candidates, choose
+from pdcc.selection import AUTO_PARTITION, FEWEST_HELD_OUT, HOLD_ON, Candidate, Choice, candidates, choose, freed
 
 logger = logging.getLogger(__name__)
 
@@ -259,6 +259,7 @@ def _choose(open_question: bool, options: list[Candidate], trials: list[_Trial],
 def _hold_on(shop: _Workshop, best: _Trial, chosen: Candidate, start: Start) -> tuple[_Trial, Candidate, str]:
     """Where the answers tear items from their neighbours: train again from the stable partition, and with it as an annotator.
 
+    What the answers say against it must go somewhere: into the free B, where the confusion is left to us.
     Returns what was trained last and did not diverge, its candidate, and what is to be said.
     """
     told, x = "", shop.pairs.x
@@ -269,7 +270,7 @@ def _hold_on(shop: _Workshop, best: _Trial, chosen: Candidate, start: Start) -> 
         torn = near.torn(memberships(best.model, x).argmax(1).cpu().numpy(), start.stable)
         if torn is None:
             break
-        held_on = replace(chosen, partition=weight)
+        held_on = replace(freed(chosen, shop.recipe.confusion, shop.recipe.volume), partition=weight)
         net = first_net(shop.recipe, x, stable, shop.recipe.seed)
         again = shop.train(held_on, net, stable, shop.recipe.seed, f"holding on, {weight:g}")
         if again.result.status == "diverged":

@@ -1,7 +1,7 @@
 """Choosing confusion, volume and partition weight from held-out answers alone."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -63,6 +63,13 @@ def candidates(
     else:
         models = [(confusion, v) for v in (AUTO_VOLUME, 0.0)]
     return [Candidate(form, v, partition) for form, v in (models if enough else models[:1])]
+
+
+def freed(candidate: Candidate, confusion: str, volume: float | str) -> Candidate:
+    """The candidate with the free B in place of a confusion that was not asked for."""
+    if confusion != "auto":
+        return candidate
+    return replace(candidate, confusion="sigmoid", volume=AUTO_VOLUME if volume == "auto" else float(volume))
 
 
 def standard_error(difference: NDArray[np.float64], groups: Ints | None) -> float:

@@ -289,6 +289,12 @@ def test_a_wrong_labeller_is_not_followed_away_from_stable_clusters():
     assert held.story_["chosen"]["partition"] > 0
     assert "tore items from their neighbours" in held.story_["choice"]["reason"]
     assert metrics.acc(blobs.y, held.labels_) > metrics.acc(blobs.y, led.labels_) + 0.05
+    # Left to us, what the answers say against the clusters goes into the free B.
+    auto = VolMaxDCC(3, **setting | {"confusion": "auto", "volume": "auto"}).fit(blobs.X, pairs, similar)
+    assert auto.story_["chosen"]["partition"] > 0
+    assert auto.story_["chosen"]["confusion"] == "sigmoid"
+    assert auto.story_["chosen"]["volume"] == AUTO_VOLUME
+    assert metrics.acc(blobs.y, auto.labels_) > metrics.acc(blobs.y, led.labels_) + 0.05
 
 
 def test_a_diverging_attempt_to_hold_on_is_left(monkeypatch):
