@@ -276,5 +276,5 @@ def _hold_on(shop: _Workshop, best: _Trial, chosen: Candidate, start: Start) -> 
         if again.result.status == "diverged":
             return best, chosen, told + f" Holding on to plain K-means with weight {weight:g} diverged, and was left."
         best, chosen = again, held_on
-        told += f" Held on to plain K-means with weight {weight:g}: {torn}."
+        told += f" Held on to plain K-means ({held_on}): {torn}."
     return best, chosen, told

@@ -294,6 +294,7 @@ def test_a_wrong_labeller_is_not_followed_away_from_stable_clusters():
     assert auto.story_["chosen"]["partition"] > 0
     assert auto.story_["chosen"]["confusion"] == "sigmoid"
     assert auto.story_["chosen"]["volume"] == AUTO_VOLUME
+    assert "Held on to plain K-means (confusion sigmoid, volume 0.003" in auto.story_["choice"]["reason"]
     assert metrics.acc(blobs.y, auto.labels_) > metrics.acc(blobs.y, led.labels_) + 0.05
 
 
