@@ -57,7 +57,7 @@ class Start:
     """A partition and how it was made. ``table``: every setting compared and its held-out nats an answer.
 
     ``stable``: plain K-means labels (N,) under the same scaling, where resampling does not shake them, the answers are
-    largely about them, and may all be wrong together (they do not contradict each other, or too few could); else None.
+    largely about them, and may all be wrong together (nobody contradicts themselves or others, or too few could); else None.
     ``annotates``: the partition is to stand beside the answers as one more annotator. It was made without them and
     is stable, and they come from labels in people's heads, so that M answers weigh less than M independent ones.
     """
@@ -104,14 +104,15 @@ def evidence(labels: Ints, n_labels: int, pairs: PairData) -> float:
     return float(np.triu(betaln(similar + 1.0, different + 1.0)).sum())
 
 
-def from_labels(pairs: PairData) -> bool | None:
+def from_labels(pairs: PairData, *, one_head: bool = False) -> bool | None:
     """Whether people seem to have labelled items and compared the labels: their answers never contradict each other.
 
     Counts, within each annotator, items j called similar to both i and k, where i and k were asked about too. If answers
     erred one by one, some of those i and k would be called different. None where such triangles are too few to tell.
+    With ``one_head`` all answers count as one annotator's: whether people share their labels, mistakes included.
     """
     closed = broken = 0.0
-    who = np.zeros(len(pairs), np.int64) if pairs.annotator is None else pairs.annotator
+    who = np.zeros(len(pairs), np.int64) if pairs.annotator is None or one_head else pairs.annotator
     for person in np.unique(who):
         mine = pairs.subset(who == person)
         ends = np.concatenate([mine.i, mine.j]), np.concatenate([mine.j, mine.i])
@@ -261,7 +262,8 @@ def make_start(
         reason += " The answers never contradict each other, as if read off labels: the partition stays as one more annotator."
     labels = way.guided(pairs, tries=10) if use else way.unmoved
     name = f"{names[best]}, {'guided' if use else 'plain'} K-means"
-    return Start(labels, way.scaler, name, reason, annotates, way.unmoved if trusted else None, table)
+    together = trusted and from_labels(pairs, one_head=True) is not False
+    return Start(labels, way.scaler, name, reason, annotates, way.unmoved if together else None, table)
 
 
 def _first_among_equals(scores: list[NDArray[np.float64]], groups: Ints | None, errors: float) -> int:

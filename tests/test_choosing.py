@@ -60,6 +60,16 @@ def test_answers_read_off_labels_are_told_from_answers_that_err_one_by_one():
     assert from_labels(PairData.from_arrays(np.zeros((300, 1)), sparse.pairs, sparse.similar)) is None
 
 
+def test_people_who_contradict_each_other_are_not_all_wrong_together():
+    data = crowd()[2]
+    assert from_labels(data, one_head=True) is False
+    start = make_start(data.features, 3, data, scales=(None,), init="pairs", seed=0)
+    assert start.annotates  # each of them is consistent
+    assert start.stable is None
+    alone = data.subset(data.annotator == 0)
+    assert from_labels(alone, one_head=True)
+
+
 def test_a_stable_kmeans_is_kept_when_answers_do_not_contradict_it():
     _X, y, data = crowd()
     start = make_start(data.features, 3, data, scales=(None,), init="pairs", seed=0)
