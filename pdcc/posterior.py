@@ -23,6 +23,7 @@ from pdcc.models.confusion import ShiftedConfusion, annotator_columns
 from pdcc.models.head import HeadModel, basis
 from pdcc.pairs import PairData
 from pdcc.partition import make_start
+from pdcc.quiet import import_arviz
 from pdcc.recipe import RESTART_STRIDE, Recipe, first_net, hold_out, tensors
 
 logger = logging.getLogger(__name__)
@@ -289,7 +290,7 @@ def sample(est: Any, data: PairData, x: Tensor, recipe: Recipe, *, method: str, 
 
 def _judged(drawn: Sampled, sites: str) -> Sampled:
     """NUTS converges where r_hat < 1.01 for B and the memberships of a hundred items, and nothing diverged."""
-    import arviz
+    arviz = import_arviz()
 
     K = drawn.agreement.shape[-1]
     some = np.unique(np.linspace(0, drawn.memberships.shape[2] - 1, 100).astype(int))
@@ -325,7 +326,7 @@ def to_inference_data(
     Everything of the size draws x pairs is int8 or float32 and filled one draw at a time: 500 draws of 10,000 pairs and items
     and ten clusters come to 225 MB.
     """
-    import arviz
+    arviz = import_arviz()
 
     C, S, _, K = drawn.memberships.shape
     M = len(data)

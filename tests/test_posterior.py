@@ -1,6 +1,8 @@
 """Posterior engines: the right density, draws that agree with each other, and InferenceData people can use."""
 
 import json
+import subprocess
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -243,3 +245,10 @@ def test_starts_of_refits_are_numbered_like_the_partition():
     np.testing.assert_array_equal(_numbered_like(fitted, np.array([2, 0, 1])[labels]), labels)
     fitted.partition_weight = 0.0
     np.testing.assert_array_equal(_numbered_like(fitted, 2 - labels), 2 - labels)
+
+
+def test_users_do_not_read_what_arviz_says_about_its_own_future():
+    code = "from pdcc.quiet import import_arviz; print(import_arviz().__name__)"
+    command = [sys.executable, "-W", "error::FutureWarning", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "arviz", done.stderr

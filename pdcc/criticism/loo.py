@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pdcc.quiet import import_arviz
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -111,8 +113,7 @@ def run_loo(idata: Any) -> Loo:
     posterior = read_posterior(idata)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        import arviz
-
+        arviz = import_arviz()
         found = arviz.loo(idata, pointwise=True, var_name="similar", scale="log", reff=_efficiency(idata, arviz))
     said = tuple(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
     pointwise = np.asarray(found["loo_i"], dtype=np.float64).ravel()
