@@ -32,7 +32,8 @@ def block(preset: str, *parts: Callable[[Records], str]) -> str:
     records = measured(preset)
     if not records:
         return "Not measured yet."
-    return "\n\n".join([*(part(records).strip() for part in parts), f"{READ_AS} {stamp(records)}"])
+    tables = [] if parts == (comparisons,) else [READ_AS]
+    return "\n\n".join([*(part(records).strip() for part in parts), " ".join([*tables, stamp(records)])])
 
 
 def some(*measures: str) -> Callable[[Records], str]:

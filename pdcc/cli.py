@@ -12,7 +12,7 @@ import typer
 app = typer.Typer(
     name="pdcc",
     help="Probabilistic deep constrained clustering: memberships from features and noisy same/different answers.",
-    epilog="Start with: pdcc demo. Exit codes: 0 done, 1 a check failed (with --strict), 2 bad input, 130 interrupted (everything so far is kept; go on with --resume).",
+    epilog="Start with: pdcc demo. Exit codes: 0 done, 1 a check failed (with --strict), 2 bad input, 130 interrupted (everything so far is kept).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -148,7 +148,9 @@ def diagnose(
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write, besides the text.")] = None,
     draws: Annotated[int, typer.Option(help="Posterior draws.")] = 100,
-    restarts: Annotated[int, typer.Option(help="Refits from new starts, in search of rival solutions.")] = 6,
+    restarts: Annotated[
+        int, typer.Option(help="Refits from new starts, in search of rival solutions; fewer than 4 support nothing.")
+    ] = 6,
     eps: Annotated[float, typer.Option(help="Tolerance of the scatter condition.")] = 0.05,
     seed: Seed = 0,
     strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 unless the verdict is supported.")] = False,
@@ -206,7 +208,9 @@ def bench(
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for tables; a killed run goes on.")],
-    task: Annotated[list[str] | None, typer.Option(help="Only this task of the preset; repeat for several.")] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(help="Only this task of the preset (docs/benchmark.md); repeat for several.")
+    ] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only this method; repeat for several.")] = None,
     trials: Annotated[int | None, typer.Option(help="Trials; the preset has its own number.")] = None,
     seed: Seed = 0,
@@ -225,6 +229,7 @@ def bench(
             n_jobs=jobs, progress=sys.stderr.isatty(), report_only=report,
         )
     )  # fmt: skip
+    typer.echo(f"Tables, records and a figure are in {output}.")
 
 
 @app.command()
@@ -272,7 +277,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         log.handlers.clear()
         log.setLevel(logging.NOTSET)  # as it was: others in this process may listen
     if code == 130:
-        typer.echo("Interrupted. An interrupted pdcc fit goes on with --resume.", err=True)
+        go_on = (
+            "Go on with the same command and --resume."
+            if "fit" in arguments[:3]
+            else "The same command goes on where it was, or begins anew."
+        )
+        typer.echo(f"Interrupted. {go_on}", err=True)
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     sys.exit(code if isinstance(code, int) else 0)

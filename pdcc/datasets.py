@@ -89,7 +89,9 @@ def _archive(name: str) -> dict[str, NDArray[Any]]:
     directory = data_directory()
     if directory is None or not (directory / name).is_file():
         where = "PDCC_DATA is not set" if directory is None else f"{directory} has no {name}"
-        raise FileNotFoundError(f"{where}. Set PDCC_DATA to the directory that holds the benchmark archives.")
+        raise FileNotFoundError(
+            f"{where}. Set PDCC_DATA to the directory that holds {name} and the other archives that docs/benchmark.md describes."
+        )
     with np.load(directory / name, allow_pickle=False) as archive:
         return {key: archive[key] for key in archive.files}
 

@@ -259,7 +259,7 @@ def _choose(open_question: bool, options: list[Candidate], trials: list[_Trial],
 def _hold_on(shop: _Workshop, best: _Trial, chosen: Candidate, start: Start) -> tuple[_Trial, Candidate, str]:
     """Where the answers tear items from their neighbours: train again from the stable partition, and with it as an annotator.
 
-    What the answers say against it must go somewhere: into the free B, where the confusion is left to us.
+    What the answers say against it must go somewhere: into the free B, where we are free to and there was no confusion.
     Returns what was trained last and did not diverge, its candidate, and what is to be said.
     """
     told, x = "", shop.pairs.x
@@ -276,5 +276,5 @@ def _hold_on(shop: _Workshop, best: _Trial, chosen: Candidate, start: Start) -> 
         if again.result.status == "diverged":
             return best, chosen, told + f" Holding on to plain K-means with weight {weight:g} diverged, and was left."
         best, chosen = again, held_on
-        told += f" Held on to plain K-means ({held_on}): {torn}."
+        told += f" Trained again, holding on to plain K-means: {torn}. Used {held_on}."
     return best, chosen, told

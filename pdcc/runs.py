@@ -20,6 +20,8 @@ from pdcc.tables import read_features
 
 CHECKPOINTS = "checkpoints"
 FEATURES = "features.npy"
+# What users call what a run remembers.
+WORDS = {"features_sha256": "the features file", "pairs_sha256": "the pairs file", "random_state": "the seed"}
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,7 @@ def begin(run: Path, source: Source, params: dict[str, Any], *, resume: bool, ov
         ]
         if changed:
             raise ArtifactError(
-                f"{run}: cannot resume, since {', '.join(changed)} changed since the run began. Use the same data and options, or --overwrite."
+                f"{run}: cannot resume, since {', '.join(WORDS.get(k, k) for k in changed)} changed since the run began. Use the same data and options, or --overwrite."
             )
         return not finished
     if run.is_dir() and any(run.iterdir()):

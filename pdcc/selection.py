@@ -66,8 +66,8 @@ def candidates(
 
 
 def freed(candidate: Candidate, confusion: str, volume: float | str) -> Candidate:
-    """The candidate with the free B in place of a confusion that was not asked for."""
-    if confusion != "auto":
+    """The candidate with the free B where "auto" chose no confusion at all."""
+    if confusion != "auto" or candidate.confusion != "none":
         return candidate
     return replace(candidate, confusion="sigmoid", volume=AUTO_VOLUME if volume == "auto" else float(volume))
 

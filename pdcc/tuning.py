@@ -137,6 +137,10 @@ def _compare(
 ) -> _Compared:  # fmt: skip
     data = PairData.from_arrays(X, pairs, similar, annotators)
     check_count("n_restarts", n_restarts)
+    if parameter not in estimator.get_params():
+        raise ValueError(
+            f"estimator: expected a VolMaxDCC, whose {parameter} can be chosen, found {type(estimator).__name__}. Pass a VolMaxDCC."
+        )
     if len(values) < 2:
         raise ValueError(f"{parameter}: expected at least two values to compare, found {values}. Pass more.")
     seed = seed_of(random_state)
@@ -201,8 +205,14 @@ def _judge(found: _Compared, parameter: str, *, prefer: Callable[[list[Any]], An
             "stability": found.stability, "eligible": eligible, "chosen": [v == value for v in found.values],
         }
     )  # fmt: skip
-    told = f"{behind[k]:.4f} nats an answer behind the best ({found.values[best]:g}), standard error {errors[k]:.4f}"
+    told = (
+        "the best"
+        if k == best
+        else f"{behind[k]:.4f} nats an answer behind the best ({found.values[best]:g}), standard error {errors[k]:.4f}"
+    )
     agreeing = " and whose restarts agree" if np.isfinite(found.stability).any() else ""
-    reason = f"Chose {parameter} {value:g}, {words} among {int(eligible.sum())} of {len(table)} that predict held-out {found.held_out} as well{agreeing} ({told})."
+    reason = f"Chose {parameter} {value:g} ({told}): {words} of {int(eligible.sum())} among {len(table)} that predict held-out {found.held_out} as well{agreeing}."
+    if k == best and value == found.values[-1]:
+        reason += " It is the largest that was compared: try larger ones too."
     logger.info(reason)
     return Selection(parameter, value, reason, table, found.held_out)

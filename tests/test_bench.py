@@ -156,8 +156,15 @@ def test_paired_difference_and_oracle_loss_by_hand():
     assert row["se"] == pytest.approx(gaps.std(ddof=1) / np.sqrt(3))
     loss = compare.oracle_loss(records, "chosen", ["a", "b"]).iloc[0]
     assert loss["loss"] == pytest.approx(np.mean([0.05, 0.0, 0.0]))
+    assert loss["se"] == pytest.approx(np.std([0.05, 0.0, 0.0], ddof=1) / np.sqrt(3))
     records[0]["acc_seen"] = np.nan  # a score that could not be had is no trial
     assert compare.paired(records, "acc_seen", "a", "b").iloc[0]["trials"] == 2
+
+
+def test_a_misspelt_method_is_guessed(tmp_path):
+    with pytest.raises(ValueError, match=r"found 'pckmeans'\. Did you mean pck-means\?") as caught:
+        bench.bench("quick", tmp_path, methods=("pckmeans",))
+    assert "raw-v0" not in str(caught.value)  # the preset's own methods are named, not all there are
 
 
 def records_of(values, task="t", measure="acc_seen"):
@@ -202,7 +209,7 @@ def test_the_report_says_what_the_tables_are_read_for():
     volumes = records_of({"volmax": [0.7, 0.7], "volmax-v0": [0.8, 0.6], "volmax-v0.01": [0.7, 0.7]}, task="u")
     text = report.comparisons(people + volumes)
     assert "| t | acc_seen | +0.050 ± 0.050 | 2 |" in text
-    assert "| u | 0.750 | 0.700 | 0.050 | 2 |" in text
+    assert "| u | 0.750 | 0.700 | 0.050 ± 0.050 | 2 |" in text
     assert "| mean | 0.750 | 0.700 | 0.050 |  |" in text
     assert report.comparisons(records_of({"kmeans": [0.5, 0.6]})) == ""
 

@@ -14,7 +14,7 @@ from pdcc.neighbours import Neighbourhood
 from pdcc.partition import Partitioner, answer_counts, answer_nll, evidence, from_labels, kmeans, make_start
 from pdcc.recipe import EPOCHS, FEWEST_STEPS, LONGEST, hold_out
 from pdcc.scaling import SCALES, Scaler
-from pdcc.selection import AUTO_PARTITION, AUTO_VOLUME, Candidate, candidates, choose, standard_error
+from pdcc.selection import AUTO_PARTITION, AUTO_VOLUME, Candidate, candidates, choose, freed, standard_error
 
 
 def hidden_direction(seed: int = 0, flip: float = 0.1) -> tuple[np.ndarray, np.ndarray, PairData]:
@@ -304,8 +304,15 @@ def test_a_wrong_labeller_is_not_followed_away_from_stable_clusters():
     assert auto.story_["chosen"]["partition"] > 0
     assert auto.story_["chosen"]["confusion"] == "sigmoid"
     assert auto.story_["chosen"]["volume"] == AUTO_VOLUME
-    assert "Held on to plain K-means (confusion sigmoid, volume 0.003" in auto.story_["choice"]["reason"]
+    assert "Used confusion sigmoid, volume 0.003, partition " in auto.story_["choice"]["reason"]
     assert metrics.acc(blobs.y, auto.labels_) > metrics.acc(blobs.y, led.labels_) + 0.05
+
+
+def test_holding_on_keeps_a_confusion_that_answers_chose():
+    chosen = Candidate("per-annotator", 3e-3, 0.0)
+    assert freed(chosen, "auto", "auto") == chosen
+    assert freed(Candidate("none", 0.0, 0.0), "auto", "auto") == Candidate("sigmoid", AUTO_VOLUME, 0.0)
+    assert freed(Candidate("none", 0.0, 0.0), "none", "auto").confusion == "none"
 
 
 def test_a_diverging_attempt_to_hold_on_is_left(monkeypatch):

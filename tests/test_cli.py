@@ -55,7 +55,7 @@ def test_fit_refuses_to_overwrite_and_resumes(files, capsys):
     assert "already finished" in capsys.readouterr().out
     assert before == {p.name: p.read_bytes() for p in (files / "run").iterdir() if p.is_file()}
     assert fit(files, "--resume", "--seed", 4) == 2
-    assert "random_state changed" in capsys.readouterr().err
+    assert "the seed changed" in capsys.readouterr().err
     assert fit(files, "--overwrite", "--seed", 4) == 0
 
 
@@ -123,6 +123,17 @@ def test_a_killed_fit_resumes_to_the_same_bits(files):
     assert whole.keys() == killed.keys()
     for name, value in whole.items():
         assert value.equal(killed[name]), name
+
+
+def test_an_interrupted_benchmark_is_not_told_to_resume(tmp_path, monkeypatch, capsys):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("pdcc.bench.bench", interrupted)
+    assert pdcc("bench", "quick", "-o", tmp_path) == 130
+    said = capsys.readouterr().err
+    assert "The same command goes on" in said
+    assert "--resume" not in said
 
 
 def test_interrupt_is_130_and_keeps_the_run(files, monkeypatch, capsys):

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from conftest import make_blobs
 
-from pdcc import PairData, Selection, VolMaxDCC, recipe, select_dropout, select_n_clusters, select_volume, tuning
+from pdcc import (
+    PairData,
+    Selection,
+    VanillaDCC,
+    VolMaxDCC,
+    recipe,
+    select_dropout,
+    select_n_clusters,
+    select_volume,
+    tuning,
+)
 from pdcc.annotators import worker_pairs
 from pdcc.partition import make_start
 
@@ -38,6 +48,14 @@ def test_the_largest_volume_that_costs_nothing(nll, stability, value):
     assert found.value == value
     assert found.table["chosen"].tolist() == [v == value for v in (0.0, 1e-2, 1e-1)]
     assert f"{value:g}" in found.reason
+    assert "try larger" not in found.reason  # none of them is both the best and the last
+
+
+def test_a_best_value_at_the_end_asks_for_more():
+    found = tuning._judge(compared((0.4, 0.35, 0.3), (0.9, 0.9, 0.9)), "volume", prefer=max, words="the largest volume")
+    assert found.value == 0.1
+    assert "Chose volume 0.1 (the best)" in found.reason
+    assert "try larger" in found.reason
 
 
 def test_answers_of_few_people_are_worth_less():
@@ -115,6 +133,11 @@ def test_held_out_items_are_new():
 def test_bad_requests(changes, word, blobs):
     with pytest.raises(ValueError, match=word):
         select_volume(blobs.X, blobs.answers.pairs, blobs.answers.similar, estimator=estimator(), **changes)
+
+
+def test_what_has_no_volume_cannot_have_it_chosen(blobs):
+    with pytest.raises(ValueError, match="expected a VolMaxDCC, whose volume can be chosen, found VanillaDCC"):
+        select_volume(blobs.X, blobs.answers.pairs, blobs.answers.similar, estimator=VanillaDCC(3))
 
 
 def test_a_start_is_made_once_for_all_volumes_and_changes_nothing(monkeypatch):

@@ -1,6 +1,8 @@
 """methods x data x noise x trials -> tables anyone can re-run: ``pdcc bench PRESET -o DIR``."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 from pdcc.bench.methods import ABLATION, METHODS
@@ -78,7 +80,7 @@ def bench(
     """
     chosen = PRESETS[_one_of("preset", preset, PRESETS)]
     some = tuple(_one_of("task", t, chosen.tasks) for t in tasks) or chosen.tasks
-    who = tuple(_one_of("method", m, METHODS) for m in methods) or chosen.methods
+    who = tuple(_one_of("method", m, METHODS, chosen.methods) for m in methods) or chosen.methods
     if trials is not None and trials < 1:
         raise ValueError(f"trials: expected at least 1, found {trials}. Ask for more.")
     cells = plan(some, who, chosen.trials if trials is None else trials, seed)
@@ -86,8 +88,11 @@ def bench(
     return write_report(records, output, chosen.title)
 
 
-def _one_of(name: str, value: str, known: object) -> str:
-    names = tuple(known)  # type: ignore[arg-type, var-annotated]
+def _one_of(name: str, value: str, known: Iterable[str], usual: Iterable[str] = ()) -> str:
+    """``value``, if it is known; the error names what is ``usual``, or all that are known, and what may have been meant."""
+    names = tuple(known)
     if value not in names:
-        raise ValueError(f"{name}: expected one of {', '.join(names)}, found {value!r}. Choose one of them.")
+        near = get_close_matches(value, names, 1)
+        fix = f"Did you mean {near[0]}?" if near else "Choose one of them."
+        raise ValueError(f"{name}: expected one of {', '.join(tuple(usual) or names)}, found {value!r}. {fix}")
     return value

@@ -74,7 +74,7 @@ def paired(records: Records, measure: str, method: str, rival: str) -> pd.DataFr
 
 
 def oracle_loss(records: Records, chosen: str, options: Sequence[str], measure: str = "acc_seen") -> pd.DataFrame:
-    """What a label-free choice costs: the best option of each trial, by labels, minus ``chosen``; mean over trials, a row a task."""
+    """What a label-free choice costs: the best option of each trial, by labels, minus ``chosen``; mean and standard error over trials, a row a task."""
     rows = []
     for task in dict.fromkeys(r["task"] for r in records):
         value = {(r["method"], (r["trial"], r["seed"])): r[measure] for r in records if r["task"] == task and np.isfinite(r.get(measure, np.nan))}  # fmt: skip
@@ -82,8 +82,10 @@ def oracle_loss(records: Records, chosen: str, options: Sequence[str], measure: 
         best = np.array([max(value[o, t] for o in options) for t in trials])
         mine = np.array([value[chosen, t] for t in trials])
         if len(trials):
-            rows.append({"task": task, "oracle": best.mean(), "chosen": mine.mean(), "loss": (best - mine).mean(), "trials": len(trials)})  # fmt: skip
-    return pd.DataFrame(rows, columns=["task", "oracle", "chosen", "loss", "trials"])
+            gaps = best - mine
+            se = float(gaps.std(ddof=1) / np.sqrt(len(gaps))) if len(gaps) > 1 else np.nan
+            rows.append({"task": task, "oracle": best.mean(), "chosen": mine.mean(), "loss": gaps.mean(), "se": se, "trials": len(trials)})  # fmt: skip
+    return pd.DataFrame(rows, columns=["task", "oracle", "chosen", "loss", "se", "trials"])
 
 
 def headlines(records: Records) -> list[str]:

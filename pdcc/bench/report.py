@@ -20,9 +20,8 @@ TITLES = {
     "acc": "ACC, seen / unseen", "nmi": "NMI, seen / unseen", "ari": "ARI, seen / unseen", "mse": "membership MSE, seen / unseen",
     "log_loss": "log-loss of held-out answers", "auc": "AUC of held-out answers", "peak_mb": "peak memory, MB",
 }  # fmt: skip
-READ_AS = (
-    "Mean ± standard deviation over (trials); best in bold, second best in italics; differences with standard errors."
-)
+READ_AS = "Mean ± standard deviation over (trials); the best mean in bold, the second best in italics (on seen items, where there are unseen ones)."
+READ_GAPS = "Differences are means over the trials both finished, ± their standard errors."
 
 
 def stamp(records: Records) -> str:
@@ -91,10 +90,10 @@ def comparisons(records: Records) -> str:
             loss = oracle_loss(records, chosen, fixed)
             if loss.empty:
                 continue
-            rows = [[r["task"], f"{r['oracle']:.3f}", f"{r['chosen']:.3f}", f"{r['loss']:.3f}", str(r["trials"])] for r in loss.to_dict("records")]  # fmt: skip
+            rows = [[r["task"], f"{r['oracle']:.3f}", f"{r['chosen']:.3f}", f"{r['loss']:.3f}" + ("" if np.isnan(r["se"]) else f" ± {r['se']:.3f}"), str(r["trials"])] for r in loss.to_dict("records")]  # fmt: skip
             rows.append(["mean", f"{loss['oracle'].mean():.3f}", f"{loss['chosen'].mean():.3f}", f"{loss['loss'].mean():.3f}", ""])  # fmt: skip
             blocks.append(f"What {_name(chosen).strip('*')} loses to the volume best in each trial, which only labels tell (oracle), ACC on seen items:\n\n" + _table(["task", "oracle", "chosen", "loss", "trials"], rows))  # fmt: skip
-    return "\n\n".join(blocks) + "\n" if blocks else ""
+    return "\n\n".join([*blocks, READ_GAPS]) + "\n" if blocks else ""
 
 
 def _gap(row: dict[Any, Any]) -> str:

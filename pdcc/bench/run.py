@@ -174,7 +174,10 @@ def run_bench(cells: list[Cell], output: Path, *, n_jobs: int = 1, progress: boo
             append_line(path, record)
             done[_key(record)] = record
             bar.update(1)
-            bar.set_postfix_str(f"{record['task']}, {record['method']}: {record['status']}")
+            said = f"{record['task']}, {record['method']}, trial {record['trial']}: {record['status']}"
+            bar.set_postfix_str(said)
+            if not progress:
+                logger.info("%s in %.0f s", said, record["seconds"])
     return [done[cell.key] for cell in cells]
 
 
