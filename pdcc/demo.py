@@ -48,9 +48,9 @@ def run_demo(output: Path, seed: int) -> Iterator[str]:
     every = np.concatenate([data.X, data.X_unseen])
     rows = np.arange(len(data.X))
     given = data.X, answers.pairs, answers.similar, answers.annotators
-    yield "VanillaDCC: no confusion, no volume."
+    yield "Fitting VanillaDCC: no confusion, no volume."
     vanilla = VanillaDCC(10, epochs=EPOCHS, random_state=seed).fit(*given)
-    yield "VolMaxDCC: whichever confusion predicts held-out answers best."
+    yield "Fitting VolMaxDCC: whichever confusion predicts held-out answers best."
     volmax = VolMaxDCC(10, epochs=EPOCHS, random_state=seed).fit(*given)
     clusters = kmeans(volmax.scaler_(every), 10, tries=10, seed=seed, rows=rows)  # under the same scaling
     found = {"K-means (no answers)": clusters, "VanillaDCC": vanilla.predict(every), "VolMaxDCC": volmax.predict(every)}
