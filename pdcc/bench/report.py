@@ -69,8 +69,12 @@ def _place(measure: str, task: str) -> tuple[str, str]:
 def comparisons(records: Records) -> str:
     """What the tables are read for: the default beside the best, one confusion each beside one for all, volumes chosen without labels."""
     blocks = []
+    swept = {
+        kind: sorted({r["method"] for r in records if r["method"].startswith(f"{kind}-v")})
+        for kind in ("volmax", "raw")
+    }
     beside = against_best(records, "volmax")
-    if not beside.empty:
+    if not beside.empty and not any(swept.values()):  # the best of all volumes is the oracle's, below
         rows = [
             [r["task"], r["measure"], _name(r["best_other"]), f"{r['other']:.3f}", f"{r['mean']:.3f}", _gap(r), {True: "yes", False: "**no**"}.get(r["within"], "one trial")]
             for r in beside.to_dict("records")
@@ -84,8 +88,7 @@ def comparisons(records: Records) -> str:
     ]
     if each:
         blocks.append("A confusion for each annotator minus one for all, paired over trials:\n\n" + _table(["task", "measure", "difference", "trials"], each))  # fmt: skip
-    for kind in ("volmax", "raw"):
-        fixed = sorted({r["method"] for r in records if r["method"].startswith(f"{kind}-v")})
+    for kind, fixed in swept.items():
         for chosen in dict.fromkeys(("volmax", f"{kind}-selected")) if len(fixed) > 1 else ():
             loss = oracle_loss(records, chosen, fixed)
             if loss.empty:
