@@ -52,6 +52,7 @@ bench-ssc: $(STAMP)
 	$(BIN)/python benchmarks/ssc.py
 
 bench-human: $(STAMP)
+	$(BIN)/python benchmarks/start.py
 	$(BIN)/pdcc bench human-noise -o results/human-noise --jobs 2
 	$(BIN)/pdcc bench ablation -o results/ablation --jobs 2
 	$(BIN)/pdcc bench volumes -o results/volumes --jobs 2

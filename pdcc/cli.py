@@ -279,7 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if code == 130:
         go_on = (
             "Go on with the same command and --resume."
-            if "fit" in arguments[:3]
+            if next((a for a in arguments if not a.startswith("-")), "") == "fit"
             else "The same command goes on where it was, or begins anew."
         )
         typer.echo(f"Interrupted. {go_on}", err=True)

@@ -211,6 +211,8 @@ def test_the_report_says_what_the_tables_are_read_for():
     assert "| t | acc_seen | +0.050 ± 0.050 | 2 |" in text
     assert "| u | 0.750 | 0.700 | 0.050 ± 0.050 | 2 |" in text
     assert "| mean | 0.750 | 0.700 | 0.050 |  |" in text
+    assert "best of the others" not in text  # of a sweep that is the oracle's
+    assert "best of the others" in report.comparisons(records_of({"volmax": [0.7, 0.7], "vanilla": [0.8, 0.6]}))
     assert report.comparisons(records_of({"kmeans": [0.5, 0.6]})) == ""
 
 

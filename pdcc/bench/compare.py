@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 Records = Sequence[dict[str, Any]]
 KNOWN = (
@@ -68,9 +69,13 @@ def paired(records: Records, measure: str, method: str, rival: str) -> pd.DataFr
         }
         gaps = np.array([v - value[rival, *key[1:]] for key, v in value.items() if key[0] == method and (rival, *key[1:]) in value])  # fmt: skip
         if len(gaps):
-            se = float(gaps.std(ddof=1) / np.sqrt(len(gaps))) if len(gaps) > 1 else np.nan
-            rows.append({"task": task, "difference": float(gaps.mean()), "se": se, "trials": len(gaps)})
+            rows.append({"task": task, "difference": float(gaps.mean()), "se": _error(gaps), "trials": len(gaps)})
     return pd.DataFrame(rows, columns=["task", "difference", "se", "trials"])
+
+
+def _error(gaps: NDArray[np.float64]) -> float:
+    """Standard error of their mean; NaN for a single one."""
+    return float(gaps.std(ddof=1) / np.sqrt(len(gaps))) if len(gaps) > 1 else float("nan")
 
 
 def oracle_loss(records: Records, chosen: str, options: Sequence[str], measure: str = "acc_seen") -> pd.DataFrame:
@@ -83,8 +88,7 @@ def oracle_loss(records: Records, chosen: str, options: Sequence[str], measure: 
         mine = np.array([value[chosen, t] for t in trials])
         if len(trials):
             gaps = best - mine
-            se = float(gaps.std(ddof=1) / np.sqrt(len(gaps))) if len(gaps) > 1 else np.nan
-            rows.append({"task": task, "oracle": best.mean(), "chosen": mine.mean(), "loss": gaps.mean(), "se": se, "trials": len(trials)})  # fmt: skip
+            rows.append({"task": task, "oracle": best.mean(), "chosen": mine.mean(), "loss": gaps.mean(), "se": _error(gaps), "trials": len(trials)})  # fmt: skip
     return pd.DataFrame(rows, columns=["task", "oracle", "chosen", "loss", "se", "trials"])
 
 

@@ -74,7 +74,9 @@ def comparisons(records: Records) -> str:
         for kind in ("volmax", "raw")
     }
     beside = against_best(records, "volmax")
-    if not beside.empty and not any(swept.values()):  # the best of all volumes is the oracle's, below
+    if not beside.empty and not any(
+        len(fixed) > 1 for fixed in swept.values()
+    ):  # the best of all volumes is the oracle's, below
         rows = [
             [r["task"], r["measure"], _name(r["best_other"]), f"{r['other']:.3f}", f"{r['mean']:.3f}", _gap(r), {True: "yes", False: "**no**"}.get(r["within"], "one trial")]
             for r in beside.to_dict("records")
@@ -93,14 +95,18 @@ def comparisons(records: Records) -> str:
             loss = oracle_loss(records, chosen, fixed)
             if loss.empty:
                 continue
-            rows = [[r["task"], f"{r['oracle']:.3f}", f"{r['chosen']:.3f}", f"{r['loss']:.3f}" + ("" if np.isnan(r["se"]) else f" ± {r['se']:.3f}"), str(r["trials"])] for r in loss.to_dict("records")]  # fmt: skip
+            rows = [[r["task"], f"{r['oracle']:.3f}", f"{r['chosen']:.3f}", f"{r['loss']:.3f}{_plus_minus(r['se'])}", str(r["trials"])] for r in loss.to_dict("records")]  # fmt: skip
             rows.append(["mean", f"{loss['oracle'].mean():.3f}", f"{loss['chosen'].mean():.3f}", f"{loss['loss'].mean():.3f}", ""])  # fmt: skip
             blocks.append(f"What {_name(chosen).strip('*')} loses to the volume best in each trial, which only labels tell (oracle), ACC on seen items:\n\n" + _table(["task", "oracle", "chosen", "loss", "trials"], rows))  # fmt: skip
     return "\n\n".join([*blocks, READ_GAPS]) + "\n" if blocks else ""
 
 
 def _gap(row: dict[Any, Any]) -> str:
-    return f"{row['difference']:+.3f}" + ("" if np.isnan(row["se"]) else f" ± {row['se']:.3f}")
+    return f"{row['difference']:+.3f}{_plus_minus(row['se'])}"
+
+
+def _plus_minus(error: float, digits: int = 3) -> str:
+    return "" if np.isnan(error) else f" ± {error:.{digits}f}"
 
 
 def _column(part: pd.DataFrame, base: str) -> dict[str, str]:
@@ -125,7 +131,7 @@ def _column(part: pd.DataFrame, base: str) -> dict[str, str]:
 
 
 def _spread(row: dict[Any, Any], digits: int) -> str:
-    return f"{row['mean']:.{digits}f}" + ("" if np.isnan(row["std"]) else f" ± {row['std']:.{digits}f}")
+    return f"{row['mean']:.{digits}f}{_plus_minus(row['std'], digits)}"
 
 
 def beside_published(records: Records) -> pd.DataFrame:
