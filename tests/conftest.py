@@ -66,3 +66,33 @@ def follows_scikit_learn(est: BaseEstimator, expected: dict[str, str]) -> None:
     assert sum(r["status"] == "passed" for r in results) > 30
     unexpected = [r["check_name"] for r in results if r["check_name"] in expected and r["status"] == "passed"]
     assert not unexpected, f"listed as failing but pass: {unexpected}"
+
+
+FLIP_TOLERANCE = 0.005 + 1e-9  # the default of machine_annotators, which takes rates on its edge for within
+
+
+def same(a, b):
+    assert type(a) is type(b)
+    if isinstance(a, dict):
+        assert list(a) == list(b)
+        for key in a:
+            same(a[key], b[key])
+    elif isinstance(a, list | tuple):
+        assert len(a) == len(b)
+        for x, y in zip(a, b, strict=True):
+            same(x, y)
+    elif isinstance(a, np.ndarray):
+        assert a.dtype == b.dtype
+        np.testing.assert_array_equal(a, b)
+    else:
+        assert a == b
+
+
+class Call:
+    """Pickles as a call of ``function``."""
+
+    def __init__(self, function, *arguments):
+        self.parts = (function, arguments)
+
+    def __reduce__(self):
+        return self.parts
