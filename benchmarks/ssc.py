@@ -11,6 +11,7 @@ OMP_NUM_THREADS=1 python benchmarks/ssc.py --draws        # 100 softmax membersh
 import argparse
 import itertools
 import os
+import time
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 
-from pdcc.identifiability.lp import hyperplane
+from pdcc.identifiability.rays import hyperplane
 from pdcc.identifiability.ssc import check_ssc
 
 Array = NDArray[np.float64]
@@ -80,7 +81,7 @@ def random_instance(rng: np.random.Generator) -> Array:
 def run_oracles() -> None:
     worst = 0.0
     for name, F, rho in oracles():
-        result = check_ssc(F, gap=1e-6, time_limit=20.0)
+        result = check_ssc(F, gap=1e-6, work_limit=20.0)
         result.verify()
         error = max(abs(result.rho_lb - rho), abs(result.rho_ub - rho))
         worst = max(worst, error)
@@ -97,7 +98,7 @@ def run_agreement(count: int, gap: float | None) -> None:
     for _ in range(count):
         F = random_instance(rng)
         rho = exact_ratio(F)
-        result = check_ssc(F, gap=gap, time_limit=20.0)
+        result = check_ssc(F, gap=gap, work_limit=20.0)
         result.verify()
         verdicts[result.verdict] = verdicts.get(result.verdict, 0) + 1
         widest, slowest = max(widest, result.rho_ub - result.rho_lb), max(slowest, result.seconds)

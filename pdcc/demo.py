@@ -68,6 +68,6 @@ def run_demo(output: Path, seed: int) -> Iterator[str]:
     runs.keep_features(output, data.X)
     yield ""
     yield "Are these the memberships? (a quick look; more draws and restarts: pdcc diagnose)"
-    yield str(diagnose_data(volmax, checked, draws=DRAWS, n_restarts=RESTARTS, seconds=10.0, random_state=seed))
+    yield str(diagnose_data(volmax, checked, draws=DRAWS, n_restarts=RESTARTS, work=10.0, random_state=seed))
     yield ""
     yield f"The fitted run is in {output}. Next: pdcc diagnose {output}, or from Python: pdcc.VolMaxDCC.load({str(output)!r})"

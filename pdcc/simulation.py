@@ -180,8 +180,8 @@ def run_cell(setting: Setting) -> dict[str, Any]:
         batch_size=max(100, setting.n_pairs // 40),
         **FITTED,
     ).fit(data.X, data.pairs, data.similar)
-    diagnosis = est.diagnose(data.X, data.pairs, data.similar, draws=100, n_restarts=6, seconds=6.0)
-    truth = check_ssc(data.memberships, gap=0.01, time_limit=3.0)
+    diagnosis = est.diagnose(data.X, data.pairs, data.similar, draws=100, n_restarts=6, work=6.0)
+    truth = check_ssc(data.memberships, gap=0.01, work_limit=3.0)
     mse = membership_mse(data.memberships, est.memberships_)
     return asdict(setting) | {
         "name": setting.name, "true_rho": (truth.rho_lb + truth.rho_ub) / 2, "mse": mse, "recovered": mse <= RECOVERED,

@@ -15,7 +15,7 @@ from pdcc.simulation import _squeeze
 
 SETTING = {"hidden": (16,), "dropout": 0.0, "scale": "standard", "init": "random", "partition": 0.0, "epochs": 40,
            "lr": 1e-2, "batch_size": 100, "progress": False, "device": "cpu"}  # fmt: skip
-QUICK = {"draws": 60, "n_restarts": 4, "seconds": 5.0}
+QUICK = {"draws": 60, "n_restarts": 4, "work": 5.0}
 
 
 def problem(scatter=1.0, n_pairs=3000, seed=0, n=200):
@@ -214,7 +214,7 @@ def test_it_runs_on_what_people_have(case):
         else VolMaxDCC(K, confusion="stochastic", volume=1e-2, random_state=0, **options)
     )
     est = made.fit(X, pairs, similar, who)
-    found = est.diagnose(X, pairs, similar, who, draws=3, n_restarts=2, seconds=1.0)
+    found = est.diagnose(X, pairs, similar, who, draws=3, n_restarts=2, work=1.0)
     assert found.overall in ("supported", "not supported", "cannot tell")
     assert found.overall != "supported"  # two restarts are too few to support anything
     assert "nan" not in str(found)
@@ -228,7 +228,7 @@ def test_it_runs_on_what_people_have(case):
 
 def test_bad_arguments(easy):
     est, X, pairs, similar, _ = easy
-    with pytest.raises(ValueError, match="draws, n_restarts, seconds"):
+    with pytest.raises(ValueError, match="draws, n_restarts, work"):
         est.diagnose(X, pairs, similar, draws=1)
 
 

@@ -175,12 +175,12 @@ def test_posteriors_predict_each_annotator_by_their_own_confusion(fitted, method
 
 def test_diagnosis_runs_on_it(fitted):
     est, data = fitted
-    found = est.diagnose(*data, draws=4, n_restarts=2, seconds=4)
+    found = est.diagnose(*data, draws=4, n_restarts=2, work=4)
     assert found.conditional
     assert 0 <= found.score <= 1
     X, pairs, similar, names = data
     unnamed = est.diagnose(
-        X, pairs, similar, draws=4, n_restarts=1, seconds=2
+        X, pairs, similar, draws=4, n_restarts=1, work=2
     )  # nobody known: all by the shared confusion
     assert "spread of solutions" in str(unnamed) or "No refit" in str(unnamed)
     other = est.known(PairData.from_arrays(X, pairs, similar, np.where(names == "ann", "zoe", names)))

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import os
+import time
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from hypothesis import strategies as st
 from scipy.spatial import ConvexHull, QhullError
 
 from pdcc.identifiability.certificate import CertificateError, Leaf, Split
-from pdcc.identifiability.lp import hyperplane
+from pdcc.identifiability.pair_program import Bound, cover
+from pdcc.identifiability.rays import hyperplane
 from pdcc.identifiability.ssc import check_ssc
+from pdcc.identifiability.work import Budget
 
 
 def subsets(K, m):
@@ -54,7 +57,7 @@ ORACLES = [
 
 @pytest.mark.parametrize(("F", "rho"), [pytest.param(F, rho, id=name) for name, F, rho in ORACLES])
 def test_closed_forms_to_1e_6(F, rho):
-    result = check_ssc(F, gap=1e-6, time_limit=20.0)
+    result = check_ssc(F, gap=1e-6, work_limit=20.0)
     assert result.rho_lb == pytest.approx(rho, abs=1e-6)
     assert result.rho_ub == pytest.approx(rho, abs=1e-6)
     assert result.verdict == ("satisfied" if rho >= 0.95 else "violated")
@@ -82,7 +85,7 @@ def test_anchor_ratio_is_the_shrinkage_of_a_simplex():
 )
 def test_exact_ssc_is_said_apart(F, begins):
     # With a gap it may search as long as it needs; the limit only guards against hanging.
-    assert check_ssc(F, gap=1e-6, time_limit=120.0).exact.startswith(begins)
+    assert check_ssc(F, gap=1e-6, work_limit=120.0).exact.startswith(begins)
 
 
 def test_random_hulls_agree_with_qhull():
@@ -96,7 +99,7 @@ def test_random_hulls_agree_with_qhull():
         if number % 2:
             F = np.vstack([F, 0.9 * np.eye(K) + 0.1 / K])
         rho = exact_ratio(F)
-        result = check_ssc(F, gap=1e-4 if number % 3 == 0 else None, time_limit=20.0)
+        result = check_ssc(F, gap=1e-4 if number % 3 == 0 else None, work_limit=20.0)
         verdicts.add(result.verdict)
         assert result.rho_lb - 1e-7 <= rho <= result.rho_ub + 1e-7
         assert result.verdict == ("satisfied" if rho >= 0.95 else "violated")
@@ -129,7 +132,7 @@ def any_memberships(draw):
 )
 @given(F=any_memberships(), eps=st.sampled_from([0.0, 0.05, 0.3, 0.95]), gap=st.sampled_from([None, None, 1e-3]))
 def test_hypothesis_inputs_neither_crash_nor_break_a_certificate(F, eps, gap):
-    result = check_ssc(F, eps=eps, gap=gap, time_limit=2.0)
+    result = check_ssc(F, eps=eps, gap=gap, work_limit=2.0)
     assert 0.0 <= result.rho_lb <= result.rho_ub <= 1.0
     found = result.verify()
     assert found.rho_lb <= found.rho_ub + 1e-7
@@ -176,7 +179,7 @@ def test_two_clusters_are_an_interval():
 
 def test_many_clusters_are_certified_without_anchors():
     F = np.random.default_rng(0).dirichlet(np.full(15, 1.0), 1000)
-    result = check_ssc(F, time_limit=20.0)
+    result = check_ssc(F, work_limit=20.0)
     assert result.verdict == "satisfied"
     assert result.anchor_ratio < 0.3
     assert result.verify().leaves > 1
@@ -199,13 +202,46 @@ def test_permuting_items_and_clusters_changes_nothing():
 
 
 @pytest.mark.parametrize("limit", [0.05, 0.5])
-def test_out_of_time_the_interval_is_still_certified(limit):
+def test_out_of_work_the_interval_is_still_certified(limit):
     F = np.random.default_rng(0).dirichlet(np.full(20, 1.0), 1000)
-    result = check_ssc(F, time_limit=limit)
+    result = check_ssc(F, work_limit=limit)
     assert result.verdict == "undecided"
     assert result.rho_lb <= result.rho_ub
     assert result.rho_ub < 1.0
     result.verify()
+
+
+def test_a_clock_may_break_off_and_then_nothing_is_claimed():
+    F = np.random.default_rng(0).dirichlet(np.full(20, 1.0), 1000)
+    result = check_ssc(F, time_limit=0.05)
+    assert result.verdict == "undecided"
+    result.verify()
+
+
+def test_the_answer_does_not_depend_on_the_machines_load(monkeypatch):
+    """A clock that jumps by an hour at every look must not change a bit of an answer that has no time limit."""
+    F = np.random.default_rng(0).dirichlet(np.full(15, 1.0), 400)
+    calm = check_ssc(F, work_limit=0.3)
+    hours = itertools.count(step=3600.0)
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(hours)))
+    busy = check_ssc(F, work_limit=0.3)
+    assert (busy.verdict, busy.rho_lb, busy.rho_ub, busy.stage) == (calm.verdict, calm.rho_lb, calm.rho_ub, calm.stage)
+
+
+def test_a_tie_between_regions_does_not_compare_them():
+    """All regions end at one level, and the second look meets a point beyond the target: the queue holds ties then."""
+
+    class Flat:
+        memberships, budget = np.eye(3), Budget(1.0)
+
+        def solve(self, region, target, warm=None, objective=None):
+            none = np.zeros(0, dtype=np.int64)
+            return Bound(2.0, Leaf(none, none, np.zeros(0), 2.0), np.outer(region.inside, region.inside), False)
+
+    looks = iter([0.0, 9.0])
+    found = cover(Flat(), 1.0, lambda moment: next(looks))
+    assert not found.reached
+    assert found.level == 2.0
 
 
 def test_a_tampered_certificate_is_refused():
@@ -266,8 +302,8 @@ def test_bad_memberships_are_refused(F, says, row):
         ("eps", -0.1),
         ("eps", "a"),
         ("gap", 0.0),
-        ("time_limit", 0),
-        ("time_limit", None),
+        ("work_limit", 0),
+        ("time_limit", -1),
         ("random_state", -1),
     ],
 )

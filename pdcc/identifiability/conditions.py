@@ -52,7 +52,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Scattered:
-    """SSC checks of several membership matrices under one time budget."""
+    """SSC checks of several membership matrices under one budget of work."""
 
     results: tuple[SSCResult, ...]
 
@@ -69,10 +69,10 @@ class Scattered:
         return float(np.mean(ratios >= 1 - eps)), float(np.mean((ratios >= 1 - eps) | np.isnan(ratios)))
 
 
-def scattered(draws: Sequence[Draws] | Draws, eps: float, seconds: float, seed: int = 0) -> Scattered:
-    """Check every (N, K) of ``draws``, within ``seconds`` in all."""
-    each = max(seconds / max(len(draws), 1), 1e-3)
-    return Scattered(tuple(check_ssc(F, eps=eps, time_limit=each, random_state=seed) for F in draws))
+def scattered(draws: Sequence[Draws] | Draws, eps: float, work: float, seed: int = 0) -> Scattered:
+    """Check every (N, K) of ``draws``, within ``work`` in all."""
+    each = max(work / max(len(draws), 1), 1e-3)
+    return Scattered(tuple(check_ssc(F, eps=eps, work_limit=each, random_state=seed) for F in draws))
 
 
 def middle(result: SSCResult) -> float:
@@ -149,7 +149,7 @@ def anchor_condition(
     if verdict != HOLDS:
         advice = f"Look for items that are typical of cluster {int(tops.argmin())} (its purest one has a membership of {tops.min():.2f}; an anchor has nearly 1 in almost every draw) and ask about them."
     evidence: dict[str, float | str] = {
-        "ratio draw-wise (median)": float(np.median(known)) if len(known) else "unknown: out of time",
+        "ratio draw-wise (median)": float(np.median(known)) if len(known) else "unknown: out of work",
         "ratio of the mean": of_mean.anchor_ratio,
         "ratio neighbour-averaged": of_averaged.anchor_ratio,
         **purest,

@@ -124,7 +124,7 @@ class Diagnosis:
 
 def diagnose(
     est: Any, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None, *,
-    draws: int = 100, n_restarts: int = 6, eps: float = 0.05, seconds: float = 40.0, random_state: int = 0,
+    draws: int = 100, n_restarts: int = 6, eps: float = 0.05, work: float = 40.0, random_state: int = 0,
 ) -> Diagnosis:  # fmt: skip
     """Check on the data every condition under which the paper's theorems identify the memberships of ``est``.
 
@@ -132,12 +132,12 @@ def diagnose(
         est: a fitted VolMaxDCC or VanillaDCC. X, pairs, similar, annotators: the data, as it was fitted.
         draws: posterior draws (SVI over confusion and last layer).
         n_restarts: refits of the whole net from new starts to reweighted answers, in search of rivals.
-        eps: tolerance of the scatter condition. seconds: time for the scatter checks in all; draws they leave
+        eps: tolerance of the scatter condition. work: for the scatter checks in all, in units of about a second; draws they leave
             undecided widen the probability's interval.
     """
     return diagnose_data(
         est, est._check_data(X, pairs, similar, annotators),
-        draws=draws, n_restarts=n_restarts, eps=eps, seconds=seconds, random_state=random_state,
+        draws=draws, n_restarts=n_restarts, eps=eps, work=work, random_state=random_state,
     )  # fmt: skip
 
 
@@ -148,13 +148,13 @@ def diagnose_data(
     draws: int = 100,
     n_restarts: int = 6,
     eps: float = 0.05,
-    seconds: float = 40.0,
+    work: float = 40.0,
     random_state: int = 0,
 ) -> Diagnosis:
     """``diagnose`` for checked pairs."""
-    if draws < 2 or n_restarts < 1 or not seconds > 0:
+    if draws < 2 or n_restarts < 1 or not work > 0:
         raise ValueError(
-            f"draws, n_restarts, seconds: expected at least 2, at least 1, and more than 0, found {draws}, {n_restarts} and {seconds}. Ask for more."
+            f"draws, n_restarts, work: expected at least 2, at least 1, and more than 0, found {draws}, {n_restarts} and {work}. Ask for more."
         )
     e = gather(
         est,
@@ -162,7 +162,7 @@ def diagnose_data(
         draws=draws,
         n_restarts=n_restarts,
         eps=eps,
-        seconds=seconds,
+        work=work,
         seed=random_state,
         progress=show_progress(est.progress),
     )
@@ -178,7 +178,7 @@ def diagnose_data(
     )
     spread = None if e.rivals.mean is None else e.rivals.mean + e.spread
     overall, score = judge({r.name: r.verdict for r in rows}, spread, n_restarts, e.free)
-    settings = {"draws": draws, "n_restarts": n_restarts, "eps": eps, "seconds": seconds, "random_state": random_state, "posterior": e.posterior.status, "posterior_message": e.posterior.message}  # fmt: skip
+    settings = {"draws": draws, "n_restarts": n_restarts, "eps": eps, "work": work, "random_state": random_state, "posterior": e.posterior.status, "posterior_message": e.posterior.message}  # fmt: skip
     settings |= {"refits' distance": e.rivals.mean, "posterior's distance": e.spread}
     return Diagnosis(overall, e.free, score, rows, settings | {"versions": package_versions()})
 

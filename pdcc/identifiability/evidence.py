@@ -18,7 +18,7 @@ from pdcc.recipe import fingerprint, hold_out, tensors
 
 Floats = NDArray[np.float64]
 
-# How the time for scatter checks is shared: draws, prior draws, and each of the two point estimates.
+# How the work for scatter checks is shared: draws, prior draws, and each of the two point estimates.
 SHARES = (0.7, 0.15, 0.075)
 STEPS = 300
 # Predictive p-values below the level asked for take this many replicates, however few draws are checked for scatter.
@@ -60,7 +60,7 @@ def gather(
     draws: int,
     n_restarts: int,
     eps: float,
-    seconds: float,
+    work: float,
     seed: int,
     progress: bool = False,
 ) -> Evidence:
@@ -80,10 +80,10 @@ def gather(
     F, B = drawn.memberships[0, :draws], drawn.agreement[0, :draws]
     mean = F.mean(axis=0, dtype=np.float64)
     mean /= mean.sum(axis=1, keepdims=True)
-    of_prior = c.scattered(prior_memberships(head, max(draws // 4, 2), seed), eps, SHARES[1] * seconds)
-    of_draws = c.scattered(F, eps, SHARES[0] * seconds)
+    of_prior = c.scattered(prior_memberships(head, max(draws // 4, 2), seed), eps, SHARES[1] * work)
+    of_draws = c.scattered(F, eps, SHARES[0] * work)
     averaged = c.neighbour_average(mean, x.cpu().numpy())
-    of_mean, of_averaged = (check_ssc(one, eps=eps, time_limit=SHARES[2] * seconds) for one in (mean, averaged))
+    of_mean, of_averaged = (check_ssc(one, eps=eps, work_limit=SHARES[2] * work) for one in (mean, averaged))
 
     idata = to_inference_data(drawn, data, method="svi", seed=seed, settings={})
     predictive = run_predictive(idata, draws=many, twins=20, seed=seed)

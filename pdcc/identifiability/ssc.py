@@ -22,8 +22,9 @@ from pdcc.identifiability.certificate import (
     level_of,
     verify,
 )
-from pdcc.identifiability.hull import PairProgram, Region, cover
-from pdcc.identifiability.lp import RayProgram, separation
+from pdcc.identifiability.pair_program import PairProgram, Region, cover
+from pdcc.identifiability.rays import RayProgram, separation
+from pdcc.identifiability.work import Budget
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -33,12 +34,12 @@ Verdict = Literal["satisfied", "violated", "undecided"]
 DECISION_TOLERANCE = 1e-6
 # What "exactly 1" means for the separate statement on exact SSC.
 _EXACT = 1e-7
-# Without a ``gap`` the statement on exact SSC may take this long after the verdict: a hundred draws should stay cheap.
-_EXACT_SECONDS = 0.5
+# Without a ``gap`` the statement on exact SSC may take this much work after the verdict: a hundred draws should stay cheap.
+_EXACT_WORK = 0.5
+# The share of the work that climbing may use before proofs are tried.
+_CLIMB = 0.2
 # Beyond this the program of pairs (K(K+1)/2 unknowns) outgrows memory and time, and only rays and climbing are tried.
 _MOST_CLUSTERS = 32
-# The share of the time limit that searching may use; the rest is for the certificate's own check.
-_SHARE = 0.97
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +48,7 @@ class SSCResult:
 
     ``verdict``: "satisfied" (rho_lb >= 1 - eps), "violated" (rho_ub < 1 - eps), else "undecided".
     ``rho_lb``, ``rho_ub``: a certified interval for the scatter ratio; ``margin``: the same minus 1 - eps.
-    ``anchor_ratio``: the largest s with c + s (simplex - c) inside the hull; NaN if time ran out before it was known.
+    ``anchor_ratio``: the largest s with c + s (simplex - c) inside the hull; NaN if the work limit came before it was known.
     ``exact``: a sentence on SSC proper, beginning "impossible", "holds", "fails" or "undecided".
     ``witness``: x (K,) with F x >= eps/K, 1'x = 1 and |x| > 1 if violated, else None.
     ``certificate``: what `verify` checks again; ``stage``: the step that decided; ``seconds``: time taken.
@@ -106,33 +107,40 @@ def check_ssc(
     memberships: ArrayLike,
     eps: float = 0.05,
     gap: float | None = None,
-    time_limit: float = 5.0,
+    work_limit: float = 5.0,
+    time_limit: float | None = None,
     random_state: int = 0,
 ) -> SSCResult:
     """Decide SSC(eps) for ``memberships`` (N, K), rows on the simplex.
 
     Steps, each only if the ones before left it open: rays to the clusters and away from them (2K linear programs); climbing
-    from those and from random starts to a witness; products of pairs of items (`pdcc.identifiability.hull`), on the whole and then region by
-    region (K <= 32). With ``gap`` the interval is narrowed to that width after the verdict. Stops after ``time_limit``
-    seconds. The same input, options and ``random_state`` give the same answer unless time runs out.
+    from those and from random starts to a witness; products of pairs of items (`pdcc.identifiability.pair_program`), on the whole and then region by
+    region (K <= 32). With ``gap`` the interval is narrowed to that width after the verdict.
+
+    Stops after work that an ordinary core does in about ``work_limit`` seconds, counted in arithmetic: the same input, options and
+    ``random_state`` give the same answer on a busy machine. ``time_limit``, in seconds by the clock, breaks off besides; what is
+    open then is "undecided".
     """
     began = time.perf_counter()
     F = _check_memberships(memberships)
     _check_number("eps", eps, 0.0, 1.0, "at least 0 and below 1", "Use 0.05, or 0 for SSC1 itself.")
     if gap is not None:
         _check_number("gap", gap, 1e-9, np.inf, "None or a width of at least 1e-9", "Use None to stop at the verdict.")
-    _check_number("time_limit", time_limit, 1e-3, np.inf, "a number of seconds", "Use 5.0.")
+    _check_number("work_limit", work_limit, 1e-3, np.inf, "a number of at least 0.001", "Use 5.0.")
+    if time_limit is not None:
+        _check_number("time_limit", time_limit, 1e-3, np.inf, "None or a number of seconds", "Use None.")
     if isinstance(random_state, bool) or not isinstance(random_state, int | np.integer) or random_state < 0:
         raise PairDataError("random_state", "an integer of at least 0", repr(random_state), "Use 0.")
     if F.shape[1] == 1:
         sentence = "holds: one cluster is its own anchor."
         return SSCResult("satisfied", 1.0, 1.0, 1.0, sentence, None, None, "one cluster", 0.0, float(eps), F)
-    search = _Search(F, float(eps), began + _SHARE * time_limit, random_state)
+    budget = Budget(float(work_limit), None if time_limit is None else began + time_limit)
+    search = _Search(F, float(eps), budget, random_state)
     stage = search.decide()
     if gap is not None:
         search.narrow(gap)
     else:
-        search.hurry(_EXACT_SECONDS)
+        budget.restrict(_EXACT_WORK)
     exact = search.exact()
     certificate = search.certificate()
     proved = verify(certificate, F)
@@ -155,12 +163,12 @@ def check_ssc(
 class _Search:
     """The state of one check: the best bound on either side, and what proves it."""
 
-    def __init__(self, F: Array, eps: float, deadline: float, random_state: int):
-        self.F, self.deadline = F, deadline
+    def __init__(self, F: Array, eps: float, budget: Budget, random_state: int):
+        self.F, self.budget = F, budget
         self.threshold = 1.0 - eps
         self.n_clusters = F.shape[1]
         self.rng = np.random.default_rng(random_state)
-        self.rays = RayProgram(F, deadline)
+        self.rays = RayProgram(F, budget)
         self.rho_ub, self.polar = np.inf, np.zeros(self.n_clusters - 1)
         self.rho_lb = 0.0
         self.anchor_ratio = np.nan
@@ -168,16 +176,6 @@ class _Search:
         self.tree: Split | Leaf | None = None
         self.inner: tuple[tuple[Index, ...], tuple[Array, ...]] = ((), ())
         self._pairs: PairProgram | None = None
-
-    def out_of_time(self) -> bool:
-        return time.perf_counter() > self.deadline
-
-    def hurry(self, seconds: float) -> None:
-        """Bring the deadline forward to at most ``seconds`` from now."""
-        self.deadline = min(self.deadline, time.perf_counter() + seconds)
-        self.rays.deadline = self.deadline
-        if self._pairs is not None:
-            self._pairs.deadline = self.deadline
 
     def verdict(self, rho_lb: float, rho_ub: float) -> Verdict:
         if rho_ub < self.threshold - DECISION_TOLERANCE:
@@ -201,7 +199,7 @@ class _Search:
             self.offer(-basis[k])  # no program needed: 1 - K min_i F_ik
         anchors = self._anchors()
         if self.rho_ub < 1e-3:
-            for polar in separation(self.rays.points, self.deadline):
+            for polar in separation(self.rays.points, self.budget):
                 self.offer(polar)
             if self.rho_ub < 1e-12:
                 self.anchor_ratio = 0.0
@@ -209,7 +207,7 @@ class _Search:
             return "rays"
         tangents = []
         for k in range(K):
-            if self.out_of_time():
+            if self.budget.exhausted:
                 break
             tangents.append(self.rays.shoot(-basis[k])[0])
             self.offer(tangents[-1])
@@ -217,9 +215,9 @@ class _Search:
                 return "rays"
         half = (K + 1) // 2
         starts = [*sorted(tangents, key=self.rays.ratio)[:half], *sorted(anchors, key=self.rays.ratio)[:half]]
-        enough = time.perf_counter() + 0.2 * (self.deadline - time.perf_counter())
+        enough = (1 - _CLIMB) * self.budget.left
         for polar in [*starts, *self.rng.normal(size=(4, K - 1))]:
-            if time.perf_counter() > enough:
+            if self.budget.left < enough:
                 break
             self.offer(self.rays.climb(polar))
             if self.decided():
@@ -231,7 +229,7 @@ class _Search:
 
     def narrow(self, gap: float) -> None:
         """Go on until rho_ub - rho_lb <= gap."""
-        while self.rho_ub - self.rho_lb > gap and not self.out_of_time():
+        while self.rho_ub - self.rho_lb > gap and not self.budget.exhausted:
             before = self.rho_ub
             self.prove(self.rho_ub - 0.9 * gap)
             if self.rho_ub >= before:
@@ -239,7 +237,7 @@ class _Search:
 
     def prove(self, ratio: float) -> None:
         """Try to certify rho >= ratio; a point met on the way that says otherwise lowers rho_ub instead."""
-        if ratio <= self.rho_lb or self.n_clusters > _MOST_CLUSTERS or self.out_of_time():
+        if ratio <= self.rho_lb or self.n_clusters > _MOST_CLUSTERS or self.budget.exhausted:
             return
         program = self.pair_program()
         K = self.n_clusters
@@ -248,7 +246,7 @@ class _Search:
             mean = moment.sum(axis=1)
             principal = np.linalg.eigh(moment - np.outer(mean, mean))[1][:, -1]
             for heading in (mean, principal, -principal):
-                if np.ptp(heading) > 1e-12 and not self.out_of_time():
+                if np.ptp(heading) > 1e-12 and not self.budget.exhausted:
                     self.offer(self.rays.climb(-(heading @ self.rays.basis)))
             program.hold(self.rays.held)
             return level_of(max(self.rho_ub, 1e-6), K)
@@ -261,7 +259,7 @@ class _Search:
     def pair_program(self) -> PairProgram:
         if self._pairs is None:
             self._pairs = PairProgram(
-                self.F, np.arange(len(self.F)) if len(self.F) <= 1000 else self.rays.held, self.deadline
+                self.F, np.arange(len(self.F)) if len(self.F) <= 1000 else self.rays.held, self.budget
             )
         return self._pairs
 
@@ -317,7 +315,7 @@ class _Search:
         weights: list[Array] = []
         ratio = np.inf
         for k in range(K):
-            if self.out_of_time():
+            if self.budget.exhausted:
                 return polars
             polar, used, share = self.rays.shoot(basis[k])
             self.offer(polar)
@@ -326,7 +324,7 @@ class _Search:
             ratio = min(ratio, max(0.0, float((self.rays.points @ polar).max())) / along if along > 0 else np.inf)
             items.append(used)
             weights.append(share)
-        if not self.out_of_time():  # a program cut short has not reached its optimum
+        if not self.budget.exhausted:  # a program cut short has not reached its optimum
             self.anchor_ratio = min(1.0, ratio)
         if any(len(used) == 0 for used in items):
             return polars

@@ -10,7 +10,6 @@ central points cut deeper than those of vertices, and one Newton matrix of a den
 """
 
 import heapq
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,10 +18,13 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from pdcc.identifiability.certificate import Leaf, Split, split_rows
+from pdcc.identifiability.work import Budget
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+# Work of one Newton step, of one product of numbers in it, and of one entry of the matrix of all products (see `Budget`).
+_STEP, _PRODUCT, _ENTRY = 8e-4, 6e-11, 1e-8
 # Bounds the memory a tree may take: a region holds up to a few thousand pairs.
 _MOST_REGIONS = 4000
 # And this the matrix of all products.
@@ -58,8 +60,8 @@ class Bound:
 class PairProgram:
     """The program above on one region after another, for the items ``held`` of ``memberships`` (N, K)."""
 
-    def __init__(self, memberships: Array, held: Index, deadline: float):
-        self.memberships, self.held, self.deadline = memberships, held[:_MOST_ITEMS], deadline
+    def __init__(self, memberships: Array, held: Index, budget: Budget):
+        self.memberships, self.held, self.budget = memberships, held[:_MOST_ITEMS], budget
         n_clusters = memberships.shape[1]
         self._upper = np.triu_indices(n_clusters)
         off = self._upper[0] != self._upper[1]
@@ -73,7 +75,7 @@ class PairProgram:
         self.held = np.concatenate([self.held, np.setdiff1d(items, self.held)])[:_MOST_ITEMS]
 
     def solve(self, region: Region, target: float, warm: Leaf | None = None, objective: Array | None = None) -> Bound:
-        """Bound max x'Cx over the region, until at most ``target``, provably not, or out of time.
+        """Bound max x'Cx over the region, until at most ``target``, provably not, or out of work.
 
         ``warm`` has the rows to begin with (from the parent region); ``objective`` (K, K) is C, by default I.
         """
@@ -118,10 +120,11 @@ class PairProgram:
                     or value > 9.0 * target
                 ):
                     break
-                if time.perf_counter() > self.deadline:
+                if self.budget.exhausted:
                     break
-            if best <= target or time.perf_counter() > self.deadline:
+            if best <= target or self.budget.exhausted:
                 break
+            self.budget.spend(_ENTRY * len(generators) ** 2)
             products = generators @ self._matrix(point) @ generators.T
             # The share of the way from the centre at which every product is still non-negative.
             share = 1.0 / max(1.0, 1.0 - float(products.min()))
@@ -161,6 +164,7 @@ class PairProgram:
         self, rows: Array, point: Array, spread: Array, weights: Array, level: float, cost: Array
     ) -> tuple[Array, Array, Array, float]:
         """One predictor-corrector step on max{c'y : rows y >= 0, e'y = 1} and min{t : t e - rows' w = c, w >= 0}."""
+        self.budget.spend(_STEP + _PRODUCT * rows.size * len(cost))
         ratio = weights / spread
         scaled = rows * np.sqrt(ratio)[:, None]
         matrix = scaled.T @ scaled
@@ -272,7 +276,7 @@ def _rank(labels: Index) -> Index:
     return rank
 
 
-@dataclass
+@dataclass(eq=False)
 class _Node:
     region: Region
     leaf: Leaf
@@ -305,7 +309,7 @@ def cover(
     start: Region | None = None,
     objective: Array | None = None,
 ) -> Cover:
-    """Split D (or ``start``) until x'Cx <= target is proved on every region, ``probe`` finds a point beyond it, or time is up.
+    """Split D (or ``start``) until x'Cx <= target is proved on every region, ``probe`` finds a point beyond it, or the budget is spent.
 
     ``probe`` takes a moment matrix X (K, K) and returns the largest value met at a point of D; C is ``objective``, by default I.
     """
@@ -318,17 +322,18 @@ def cover(
     open_nodes: list[tuple[float, int, _Node]] = [] if first.reached else [(-first.level, 0, root)]
     finished: list[float] = [first.level] if first.reached else []
     while open_nodes:
-        if time.perf_counter() > program.deadline or regions >= _MOST_REGIONS:
+        if program.budget.exhausted or regions >= _MOST_REGIONS:
             break
         _, _, node = heapq.heappop(open_nodes)
         if node.moment is not None and probe(node.moment) > target:
+            count += 1
             heapq.heappush(open_nodes, (-node.level, count, node))
             break
         for region in _split(node, program):
             child = _Node(region, node.leaf, node.level)
             node.children.append(child)
             regions += 1
-            if time.perf_counter() < program.deadline:
+            if not program.budget.exhausted:
                 bound = program.solve(region, target, node.leaf, objective)
                 child.moment = bound.moment
                 if bound.level < child.level:

@@ -6,9 +6,13 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from pdcc.identifiability.work import Budget
+
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 
+# Work of one program, of one of its pivots and of one number looked at (see `Budget`).
+_PROGRAM, _PIVOT, _NUMBER = 4e-4, 6e-5, 2e-9
 # Largest entry a dual direction may have, in units of K: it keeps the program bounded where the barycentre is not inside the
 # hull. A ratio below about 1e-5 is then met as "on the bound" and handed to `separation`.
 _DUAL_BOX = 1e5
@@ -33,9 +37,9 @@ class RayProgram:
     from one ray to the next, so the last basis stays dual feasible. Columns enter when their reduced cost is negative.
     """
 
-    def __init__(self, memberships: Array, deadline: float):
+    def __init__(self, memberships: Array, budget: Budget):
         self.memberships = memberships
-        self.deadline = deadline
+        self.budget = budget
         n_items, n_clusters = memberships.shape
         self.basis = hyperplane(n_clusters)
         self.points = (memberships - 1.0 / n_clusters) @ self.basis
@@ -74,10 +78,10 @@ class RayProgram:
         for row in range(self._dim):
             self._solver.changeRowBounds(row, float(direction[row]), float(direction[row]))
         while True:
-            self._solver.setOptionValue(
-                "time_limit", float(self._solver.getRunTime() + max(0.01, self.deadline - time.perf_counter()))
-            )
+            _limit(self._solver, self.budget)
             self._solver.run()
+            pivots = max(0, self._solver.getInfo().simplex_iteration_count)
+            self.budget.spend(_PROGRAM + _PIVOT * pivots + _NUMBER * self.points.size)
             solution = self._solver.getSolution()
             polar = np.array(solution.row_dual, dtype=np.float64)
             if polar.size != self._dim or not np.isfinite(polar).all():  # stopped before there was anything to say
@@ -85,7 +89,7 @@ class RayProgram:
             over = self.points @ polar - 1.0
             over[self._held] = -1.0
             worst = np.flatnonzero(over > _TOLERANCE)
-            if len(worst) == 0 or time.perf_counter() > self.deadline:
+            if len(worst) == 0 or self.budget.exhausted:
                 break
             if len(worst) > 10:
                 worst = worst[np.argpartition(-over[worst], 10)[:10]]
@@ -108,7 +112,7 @@ class RayProgram:
         for _ in range(steps):
             following = self.shoot(polar)[0]
             longer = float(np.linalg.norm(following))
-            if longer <= norm * (1.0 + 1e-10) or time.perf_counter() > self.deadline:
+            if longer <= norm * (1.0 + 1e-10) or self.budget.exhausted:
                 return following if longer > norm else polar
             polar, norm = following, longer
         return polar
@@ -133,7 +137,16 @@ class RayProgram:
         )
 
 
-def separation(points: Array, deadline: float) -> list[Array]:
+def _limit(solver: highspy.Highs, budget: Budget) -> None:
+    """Let the next run pivot no more often than the budget allows, and stop at its deadline if it has one."""
+    solver.setOptionValue("simplex_iteration_limit", max(10, int(min(budget.left, 1e4) / _PIVOT)))
+    if budget.deadline is not None:
+        solver.setOptionValue(
+            "time_limit", float(solver.getRunTime() + max(0.01, budget.deadline - time.perf_counter()))
+        )
+
+
+def separation(points: Array, budget: Budget) -> list[Array]:
     """Directions (K-1,) along which no point (N, K-1) lies beyond 0, or barely so: candidates for a ratio of zero.
 
     The deepest separating direction max{delta : (f_i - c)'u <= -delta, |u|_inf <= 1}, and, for a flat hull, both signs
@@ -145,7 +158,6 @@ def separation(points: Array, deadline: float) -> list[Array]:
     solver = highspy.Highs()
     solver.setOptionValue("output_flag", False)
     solver.setOptionValue("threads", 1)
-    solver.setOptionValue("time_limit", max(0.01, deadline - time.perf_counter()))
     program = highspy.HighsLp()
     program.num_col_, program.num_row_ = dim + 1, n_items
     program.col_cost_ = np.append(np.zeros(dim), -1.0)
@@ -158,6 +170,8 @@ def separation(points: Array, deadline: float) -> list[Array]:
     program.a_matrix_.index_ = np.tile(np.arange(dim + 1, dtype=np.int32), n_items)
     program.a_matrix_.value_ = np.hstack([points, np.ones((n_items, 1))]).ravel()
     solver.passModel(program)
+    _limit(solver, budget)
     solver.run()
+    budget.spend(_PROGRAM + _PIVOT * max(0, solver.getInfo().simplex_iteration_count) + _NUMBER * points.size)
     polar = np.array(solver.getSolution().col_value, dtype=np.float64)[:dim]
     return [*found, polar] if polar.size and np.linalg.norm(polar) > 0 else found
