@@ -11,7 +11,6 @@ OMP_NUM_THREADS=1 python benchmarks/ssc.py --draws        # 100 softmax membersh
 import argparse
 import itertools
 import os
-import time
 import subprocess
 import sys
 import time
