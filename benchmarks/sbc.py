@@ -10,8 +10,8 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from pdcc.criticism.prior import Simulator, engine
 from pdcc.criticism.sbc import check_sbc, plot_sbc, run_sbc
+from pdcc.experiments.sbc_prior import Simulator, engine
 
 OPTIONS = {
     "svi": {"draws": 200, "steps": 400},

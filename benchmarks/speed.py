@@ -17,7 +17,7 @@ import torch
 from pdcc import VolMaxDCC, datasets, metrics
 from pdcc.annotators import draw_pairs, machine_annotator
 from pdcc.inference import FitConfig, PairTensors, make_optimizer, map_guide, negative_elbo
-from pdcc.inference.fit import quiet_pyro
+from pdcc.inference.svi import quiet_pyro
 from pdcc.models import AnnotationModel, Membership, make_confusion
 
 N = M = 10_000

@@ -10,7 +10,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from pdcc import PairData, metrics, partition
-from pdcc.bench import tasks
+from pdcc.experiments.presets import tasks
 
 TASKS = ("cifar10n-clean", "cifar10n-aggre", "cifar10n-random1", "cifar10n-worse")
 WIDTHS = (2, 4)

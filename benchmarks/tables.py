@@ -9,11 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pdcc.bench import PRESETS
-from pdcc.bench.compare import Records
-from pdcc.bench.report import READ_AS, comparisons, markdown, stamp
-from pdcc.bench.run import plan
-from pdcc.records import read_lines
+from pdcc.experiments.cells import plan
+from pdcc.experiments.compare import Records
+from pdcc.experiments.presets import PRESETS
+from pdcc.experiments.tables import READ_AS, comparisons, markdown, stamp
+from pdcc.storage.journal import read_lines
 
 ROOT = Path(__file__).resolve().parents[1]
 MEASURED = ROOT / "docs" / "measured"

@@ -14,7 +14,7 @@ from pdcc import datasets, metrics
 from pdcc.annotators import answer_through, draw_pairs
 from pdcc.inference import PairTensors, map_guide, memberships, point_agreement, warm_start
 from pdcc.models import AnnotationModel, Membership, StochasticConfusion
-from pdcc.partition import kmeans
+from pdcc.partition.kmeans import kmeans
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--epochs", type=int, default=60)

@@ -1,18 +1,17 @@
 """Training and point prediction. Nothing here knows what a cluster is for."""
 
 from pdcc.inference.batches import PairTensors, epoch_order, index_batches
-from pdcc.inference.checkpoint import ArtifactError
 from pdcc.inference.elbo import negative_elbo
-from pdcc.inference.evaluate import memberships, pair_nll, point_agreement, point_values, probe
-from pdcc.inference.fit import FitResult, fit, make_optimizer
-from pdcc.inference.guide import map_guide
-from pdcc.inference.state import FitConfig
+from pdcc.inference.guides import map_guide
+from pdcc.inference.predict import memberships, pair_nll, point_agreement, point_values, probe
+from pdcc.inference.svi import FitResult, fit, make_optimizer
+from pdcc.inference.training_state import FitConfig, FitStatus
 from pdcc.inference.warmstart import warm_start
 
 __all__ = [
-    "ArtifactError",
     "FitConfig",
     "FitResult",
+    "FitStatus",
     "PairTensors",
     "epoch_order",
     "fit",

@@ -12,14 +12,14 @@ from pdcc.models.annotation import PairBatch
 class PairTensors:
     """N items and M answered pairs as tensors on one device.
 
-    x (N, d) features; i, j (M,) row numbers; similar (M,) 1.0 or 0.0; who (M,) numbers of annotators, or None.
+    x (N, d) features; i, j (M,) row numbers; similar (M,) 1.0 or 0.0; annotator (M,) their numbers, or None.
     """
 
     x: Tensor
     i: Tensor
     j: Tensor
     similar: Tensor
-    who: Tensor | None = None
+    annotator: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.i)
@@ -41,7 +41,7 @@ class PairTensors:
             index=index,
             rows=rows,
             x_all=self.x if exact_volume else None,
-            who=None if self.who is None else self.who[index],
+            annotator=None if self.annotator is None else self.annotator[index],
         )
 
 

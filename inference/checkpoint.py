@@ -1,85 +1,57 @@
-"""The state of a training run in one safetensors file, written whole or not at all."""
+"""A training run on disk: a resumed run ends at the same bits as one that was never stopped."""
 
-import json
-import os
-import tempfile
+import dataclasses
+import hashlib
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
-from torch import Tensor
 
-FORMAT = "pdcc-state-1"
+from pdcc.errors import ArtifactError
+from pdcc.inference.batches import PairTensors
+from pdcc.inference.training_state import FitConfig, FitStatus, TrainingState, under
+from pdcc.storage.files import load_state, save_state
 
-
-class ArtifactError(ValueError):
-    """A file that pdcc wrote, or was told it wrote, cannot be used; the message says why and what to do."""
+PLAIN = ("epoch", "step", "steps", "rate", "recoveries", "best_epoch", "best_held_out", "history", "outcome")
 
 
-def write_atomic(path: Path, payload: bytes) -> None:
-    """Put ``payload`` at ``path`` so that a reader, or a crash, sees the old file or the new one, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(payload)
-            file.flush()
-            os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o666 & ~_umask())  # temporary files are private; results are not
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+def fingerprint(
+    run: TrainingState, config: FitConfig, pairs: PairTensors, held_out: PairTensors | None
+) -> dict[str, Any]:
+    """What a checkpoint must share with a run to go on with it: configuration, shapes and data."""
+    digest = hashlib.sha256()
+    for part in (pairs, *([] if held_out is None else [held_out])):
+        for tensor in part.tensors().values():
+            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+    shapes = {name: list(value.shape) for name, value in run.modules.state_dict().items()}
+    return {"config": dataclasses.asdict(config), "shapes": shapes, "data": digest.hexdigest()}
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def save_checkpoint(run: TrainingState, path: Path, mark: dict[str, Any]) -> None:
+    """Write all of ``run`` and torch's random state to one file."""
+    tensors = {f"now/{k}": v for k, v in run.full_state().items()}
+    tensors |= {f"good/{k}": v for k, v in run.good.items()} | {f"best/{k}": v for k, v in run.best.items()}
+    tensors |= {"total": run.total, "rng": torch.get_rng_state()}
+    if run.total.is_cuda:
+        tensors["rng_cuda"] = torch.cuda.get_rng_state(run.total.device)
+    save_state(path, tensors, {"mark": mark, "state": {name: getattr(run, name) for name in PLAIN}})
 
 
-def save_state(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
-    """Write named tensors and a JSON-able ``meta`` to one file."""
-    write_atomic(path, pack_state(tensors, meta))
-
-
-def pack_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> bytes:
-    """The content of such a file; one metadata key, since several come in an order that differs between processes."""
-    owned = {name: value.detach().to("cpu").contiguous().clone() for name, value in tensors.items()}
-    return cast(bytes, save(owned, metadata={FORMAT: json.dumps(meta)}))
-
-
-def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what ``save_state`` wrote; no code in the file can run. Raises ``ArtifactError`` on anything else."""
-    try:
-        with safe_open(str(path), framework="pt", device="cpu") as file:
-            header = file.metadata() or {}
-            if FORMAT not in header:
-                raise ArtifactError(f"{path}: expected a file of format {FORMAT}, found one with {sorted(header)}.")
-            meta = json.loads(header[FORMAT])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, OSError, json.JSONDecodeError, KeyError) as error:
-        raise ArtifactError(f"{path}: not a readable pdcc state file ({error}). Restore it or train again.") from error
-    return tensors, meta
-
-
-def flatten_optimizer(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimiser's per-parameter tensors, named ``number.field``."""
-    state = optimizer.state_dict()["state"]
-    return {
-        f"{number}.{field}": value
-        for number, fields in state.items()
-        for field, value in fields.items()
-        if isinstance(value, Tensor)
-    }
-
-
-def restore_optimizer(optimizer: torch.optim.Optimizer, flat: dict[str, Tensor]) -> None:
-    """Undo ``flatten_optimizer``; rates and groups stay those of ``optimizer``."""
-    state: dict[int, dict[str, Tensor]] = {}
-    for name, value in flat.items():
-        number, field = name.split(".", 1)
-        state.setdefault(int(number), {})[field] = value.clone()
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+def load_checkpoint(run: TrainingState, path: Path, mark: dict[str, Any]) -> None:
+    """Undo ``save_checkpoint``; raises ``ArtifactError`` for a file of another run."""
+    tensors, meta = load_state(path)
+    if meta.get("mark") != mark:
+        raise ArtifactError(
+            f"{path}: was written under another configuration or for other data. Resume with what the run was begun with, or begin anew in another directory."
+        )
+    for name in PLAIN:
+        setattr(run, name, meta["state"][name])
+    if run.outcome is not None:
+        run.outcome = FitStatus(run.outcome[0]), run.outcome[1]
+    run.set_rate(run.rate)
+    run.restore(under("now/", tensors))
+    run.good, run.best = under("good/", tensors), under("best/", tensors)
+    run.total = tensors["total"].to(run.total.device)
+    torch.set_rng_state(tensors["rng"])
+    if "rng_cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["rng_cuda"], run.total.device)

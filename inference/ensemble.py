@@ -10,8 +10,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy,
 from tqdm.auto import tqdm
 
 from pdcc.inference.batches import PairTensors, epoch_order, index_batches
-from pdcc.inference.fit import quiet_pyro
-from pdcc.inference.state import FitConfig
+from pdcc.inference.svi import quiet_pyro
+from pdcc.inference.training_state import FitConfig
 from pdcc.inference.warmstart import SMOOTHING, START_BATCH, start_epochs
 from pdcc.models.annotation import AnnotationModel, answer_logits
 from pdcc.models.confusion import AnnotatorConfusion, SigmoidConfusion, StochasticConfusion, annotator_columns
@@ -35,7 +35,7 @@ class Ensemble:
     agreement: Tensor
     columns: Tensor | None
     nll: Tensor
-    everyone: Tensor | None = None
+    by_annotator: Tensor | None = None
 
     @torch.no_grad()
     def memberships(self, x: Tensor) -> Tensor:
@@ -89,8 +89,10 @@ def fit_ensemble(
         )
         raw = 2 * identity - 1 if sigmoid else first  # the paper's start, or near the identity
         raw = raw.expand(R, K, K).clone().requires_grad_(sigmoid or stochastic)
-        people = like.confusion if isinstance(like.confusion, AnnotatorConfusion) else None
-        shift = raw.new_zeros(R, 0 if people is None else people.n_annotators, K, K).requires_grad_(people is not None)
+        annotators = like.confusion if isinstance(like.confusion, AnnotatorConfusion) else None
+        shift = raw.new_zeros(R, 0 if annotators is None else annotators.n_annotators, K, K).requires_grad_(
+            annotators is not None
+        )
         judge = first.expand(R, K, K).clone().requires_grad_(like.partition_weight > 0)
         weight = pairs.x.new_ones(R, M)
         if reweight is not None:
@@ -102,7 +104,7 @@ def fit_ensemble(
             if sigmoid:
                 return torch.sigmoid(raw)
             columns = torch.softmax(raw, -1) if stochastic else identity.expand(R, K, K)
-            columns = columns if people is None else annotator_columns(columns, shift)
+            columns = columns if annotators is None else annotator_columns(columns, shift)
             return columns @ columns.mT
 
         def prior(columns: Tensor, concentration: Tensor) -> Tensor:
@@ -112,8 +114,8 @@ def fit_ensemble(
             rows = torch.cat([pairs.i[index], pairs.j[index]])
             F = torch.softmax(_logits(layers, pairs.x[rows], p_drop), -1)
             left, right = F.chunk(2, dim=1)
-            who = None if people is None or pairs.who is None else pairs.who[index]
-            logits = answer_logits(left, right, agreement(), who)
+            annotator = None if annotators is None or pairs.annotator is None else pairs.annotator[index]
+            logits = answer_logits(left, right, agreement(), annotator)
             target = pairs.similar[index].expand(R, -1)
             nll = binary_cross_entropy_with_logits(logits, target, reduction="none")
             loss = (nll * weight[:, index]).mean(1)
@@ -121,8 +123,8 @@ def fit_ensemble(
                 loss = loss - weight_of_volume * log_volume(F).to(loss)
             if stochastic:
                 loss = loss - prior(torch.softmax(raw, -1), like.confusion.concentration)
-            if people is not None:
-                loss = loss + (shift / people.deviation).square().sum((1, 2, 3)) / (2 * M)
+            if annotators is not None:
+                loss = loss + (shift / annotators.deviation).square().sum((1, 2, 3)) / (2 * M)
             if like.partition_weight > 0:
                 columns = torch.softmax(judge, -1)
                 taken = (F @ columns).gather(2, like.partition[rows].expand(R, -1)[..., None])
@@ -157,10 +159,10 @@ def fit_ensemble(
             for kept, t in zip(best, everything, strict=True):
                 t.copy_(kept)
             B = agreement().detach()
-            everyone, B = (None, B) if people is None else (B, B[:, -1])
+            by_annotator, B = (None, B) if annotators is None else (B, B[:, -1])
             columns = torch.softmax(raw, -1).detach() if stochastic else None
             stacked = tuple((w.detach(), b.detach()) for w, b in layers)
-            return Ensemble(stacked, B, columns, best_nll, everyone)
+            return Ensemble(stacked, B, columns, best_nll, by_annotator)
 
 
 def _warm_start(layers: Sequence[tuple[Tensor, Tensor]], x: Tensor, labels: Tensor, p_drop: float, seed: int) -> None:
@@ -191,5 +193,5 @@ def _nll(layers: Sequence[tuple[Tensor, Tensor]], agreement: Tensor, pairs: Pair
     rows, where = torch.unique(torch.cat([pairs.i, pairs.j]), return_inverse=True)
     F = torch.softmax(_logits(layers, pairs.x[rows]), -1)
     i, j = where.chunk(2)
-    logits = answer_logits(F[:, i], F[:, j], agreement, pairs.who if agreement.ndim == 4 else None)
+    logits = answer_logits(F[:, i], F[:, j], agreement, pairs.annotator if agreement.ndim == 4 else None)
     return binary_cross_entropy_with_logits(logits, pairs.similar.expand(len(logits), -1), reduction="none").mean(1)

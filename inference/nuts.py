@@ -7,9 +7,9 @@ from pyro.infer import MCMC, NUTS
 from pyro.nn import PyroModule
 from torch import Tensor
 
-from pdcc.inference.fit import quiet_pyro
 from pdcc.inference.laplace import covariance_root, find_mode, unconstrain
-from pdcc.inference.posterior import Draws, widest
+from pdcc.inference.svi import quiet_pyro
+from pdcc.inference.variational import Draws, SampleStatus, widest
 from pdcc.models.annotation import PairBatch
 
 # A Hessian of this many rows takes as many backward passes; above it NUTS adapts a diagonal mass only.
@@ -62,4 +62,6 @@ def nuts_posterior(
     sites = {name: torch.stack([f[name] for f in found]) for name in start}
     bad = int(diverging.sum())
     words = f"NUTS, {chains} chains of {draws} draws after {warmup} warm-up steps each, {bad} of them divergent"
-    return Draws(sites, "not converged" if bad else "converged", words + ".", {"diverging": diverging})
+    return Draws(
+        sites, SampleStatus.NOT_CONVERGED if bad else SampleStatus.CONVERGED, words + ".", {"diverging": diverging}
+    )

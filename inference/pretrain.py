@@ -13,11 +13,12 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 from tqdm.auto import tqdm
 
+from pdcc.errors import ArtifactError
 from pdcc.inference.batches import epoch_order
-from pdcc.inference.checkpoint import ArtifactError, load_state, save_state
-from pdcc.inference.epochs import snapshot
-from pdcc.inference.fit import quiet_pyro
-from pdcc.models.autoencoder import Autoencoder
+from pdcc.inference.epoch_loop import snapshot
+from pdcc.inference.svi import quiet_pyro
+from pdcc.models.baselines.autoencoder import Autoencoder
+from pdcc.storage.files import load_state, save_state
 
 logger = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from pdcc.inference.batches import epoch_order
-from pdcc.inference.fit import quiet_pyro
+from pdcc.inference.svi import quiet_pyro
 from pdcc.models.membership import Membership
 
 SMOOTHING = 0.1

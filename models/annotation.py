@@ -8,8 +8,8 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor
 
-from pdcc.models.local import LocalModule
 from pdcc.models.membership import Membership
+from pdcc.models.modules import LocalModule
 from pdcc.models.volume import log_volume
 
 
@@ -22,7 +22,7 @@ class PairBatch:
     index: which of the M pairs these are, (b,).
     rows: which of the N items the endpoints are, (2b,).
     x_all: features of all N items where the volume is to be exact, else None (it is then estimated from x).
-    who: which annotator answered, (b,), where the confusion tells annotators apart; else None.
+    annotator: which annotator answered, (b,), where the confusion tells annotators apart; else None.
     """
 
     x: Tensor
@@ -30,7 +30,7 @@ class PairBatch:
     index: Tensor
     rows: Tensor
     x_all: Tensor | None = None
-    who: Tensor | None = None
+    annotator: Tensor | None = None
 
 
 def similar_logits(left: Tensor, right: Tensor, agreement: Tensor) -> Tensor:
@@ -45,11 +45,11 @@ def similar_logits(left: Tensor, right: Tensor, agreement: Tensor) -> Tensor:
     return logs[..., 0] - logs[..., 1]
 
 
-def answer_logits(left: Tensor, right: Tensor, agreement: Tensor, who: Tensor | None) -> Tensor:
-    """``similar_logits`` where B may be one for everyone, (..., K, K), or, given ``who`` (b,), one each, (..., R, K, K)."""
-    if who is None:
+def answer_logits(left: Tensor, right: Tensor, agreement: Tensor, annotator: Tensor | None) -> Tensor:
+    """``similar_logits`` where B may be one for all, (..., K, K), or, given ``annotator`` (b,), one each, (..., R, K, K)."""
+    if annotator is None:
         return similar_logits(left, right, agreement)
-    own = agreement.index_select(-3, who)
+    own = agreement.index_select(-3, annotator)
     return similar_logits(left.unsqueeze(-2), right.unsqueeze(-2), own).squeeze(-1)
 
 
@@ -61,7 +61,7 @@ class AnnotationModel(LocalModule):
         confusion: a module whose ``forward()`` returns B = A'A, (K, K), or one for each annotator, (R, K, K).
         n_pairs: M, the number of pairs the batches come from.
         volume: lambda, the weight of logdet(F'F).
-        partition: optionally, one unsupervised label an item, (N,) integers below K: one more noisy annotator.
+        partition: optionally, one unsupervised label per item, (N,) integers below K: one more noisy annotator.
         partition_weight: its weight against the pairs; 0 leaves it out.
 
     For a batch that holds all M pairs, ``log joint = -M objective - M volume K log N + log prior`` where
@@ -96,18 +96,18 @@ class AnnotationModel(LocalModule):
         self.tell(f, f if batch.x_all is None else membership(batch.x_all), batch)
         return f
 
-    def tell(self, f: Tensor, everyone: Tensor, batch: PairBatch) -> None:
+    def tell(self, f: Tensor, counted: Tensor, batch: PairBatch) -> None:
         """From memberships on: f (2b, K) of the endpoints, and those whose volume counts, (n, K)."""
         M = self.n_pairs
         left, right = f.chunk(2)
         agreement = cast(LocalModule, self._modules["confusion"])()
-        logits = answer_logits(left, right, agreement, batch.who if agreement.ndim == 3 else None)
+        logits = answer_logits(left, right, agreement, batch.annotator if agreement.ndim == 3 else None)
 
         with pyro.plate("pairs", M, subsample=batch.index):
             pyro.sample("similar", dist.Bernoulli(logits=logits), obs=batch.similar)
 
         # Outside the plate: a minibatch scales the likelihood by M/b and the volume not at all.
-        volume = log_volume(everyone) if self.volume > 0 else f.new_zeros(())
+        volume = log_volume(counted) if self.volume > 0 else f.new_zeros(())
         pyro.factor("volume", M * self.volume * volume)
 
         if self.partition_weight > 0:

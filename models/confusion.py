@@ -12,7 +12,7 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor, nn
 
-from pdcc.models.local import LocalModule
+from pdcc.models.modules import LocalModule
 
 CONFUSIONS = ("none", "sigmoid", "stochastic", "per-annotator")
 
@@ -101,8 +101,8 @@ class AnnotatorConfusion(StochasticConfusion):
         columns = pyro.sample("confusion_columns", dist.Dirichlet(self.concentration).to_event(1))
         with pyro.plate("annotators", self.n_annotators):
             shift = pyro.sample("annotator_shift", dist.Normal(self.centre, self.deviation).to_event(2))
-        everyone = annotator_columns(columns, shift)
-        return everyone @ everyone.mT
+        by_annotator = annotator_columns(columns, shift)
+        return by_annotator @ by_annotator.mT
 
 
 class ShiftedConfusion(StochasticConfusion):
@@ -115,8 +115,8 @@ class ShiftedConfusion(StochasticConfusion):
     def forward(self) -> Tensor:
         """B of every annotator and, last, the shared one, (R + 1, K, K)."""
         columns = pyro.sample("confusion_columns", dist.Dirichlet(self.concentration).to_event(1))
-        everyone = annotator_columns(columns, self.shift)
-        return everyone @ everyone.mT
+        by_annotator = annotator_columns(columns, self.shift)
+        return by_annotator @ by_annotator.mT
 
 
 def annotator_columns(columns: Tensor, shift: Tensor) -> Tensor:

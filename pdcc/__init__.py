@@ -1,26 +1,49 @@
-"""pdcc: probabilistic deep constrained clustering."""
+"""pdcc: probabilistic deep constrained clustering. Memberships from features and noisy same/different answers."""
 
-from importlib.metadata import version
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from pdcc import datasets, metrics
-from pdcc.checks import PairDataError
-from pdcc.estimator import VanillaDCC, VolMaxDCC
-from pdcc.identifiability.diagnose import Diagnosis, diagnose
-from pdcc.identifiability.ssc import SSCResult, check_ssc
-from pdcc.inference.checkpoint import ArtifactError
-from pdcc.pairs import PairData
-from pdcc.tuning import Selection, select_dropout, select_n_clusters, select_volume
+if TYPE_CHECKING:
+    from pdcc import datasets, metrics
+    from pdcc.auto.sweep import Selection, select_dropout, select_n_clusters, select_volume
+    from pdcc.data.pairs import PairData
+    from pdcc.errors import ArtifactError, PairDataError
+    from pdcc.estimator import VanillaDCC, VolMaxDCC
+    from pdcc.fitted import Fitted
+    from pdcc.identifiability.diagnose import Diagnosis, diagnose
+    from pdcc.identifiability.ssc import SSCResult, check_ssc
 
-__version__ = version("pdcc")
+# Where each name is. Loaded when first used, so that `import pdcc` costs no torch.
+_HOMES = {
+    "ArtifactError": "pdcc.errors",
+    "Diagnosis": "pdcc.identifiability.diagnose",
+    "Fitted": "pdcc.fitted",
+    "PairData": "pdcc.data.pairs",
+    "PairDataError": "pdcc.errors",
+    "SSCResult": "pdcc.identifiability.ssc",
+    "Selection": "pdcc.auto.sweep",
+    "VanillaDCC": "pdcc.estimator",
+    "VolMaxDCC": "pdcc.estimator",
+    "check_ssc": "pdcc.identifiability.ssc",
+    "datasets": "",
+    "diagnose": "pdcc.identifiability.diagnose",
+    "metrics": "",
+    "select_dropout": "pdcc.auto.sweep",
+    "select_n_clusters": "pdcc.auto.sweep",
+    "select_volume": "pdcc.auto.sweep",
+}
+
 __all__ = [
     "ArtifactError",
     "Diagnosis",
+    "Fitted",
     "PairData",
     "PairDataError",
     "SSCResult",
     "Selection",
     "VanillaDCC",
     "VolMaxDCC",
+    "__version__",
     "check_ssc",
     "datasets",
     "diagnose",
@@ -29,3 +52,21 @@ __all__ = [
     "select_n_clusters",
     "select_volume",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        value: Any = version("pdcc")
+    elif name in _HOMES:
+        home = _HOMES[name]
+        value = getattr(import_module(home), name) if home else import_module(f"pdcc.{name}")
+    else:
+        raise AttributeError(f"module 'pdcc' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

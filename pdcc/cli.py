@@ -23,7 +23,7 @@ app = typer.Typer(
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 
 Features = Annotated[
-    Path, typer.Argument(help="Features, one row an item: .npy, .npz (one array, or one called X), .csv or .parquet.")
+    Path, typer.Argument(help="Features, one row per item: .npy, .npz (one array, or one called X), .csv or .parquet.")
 ]
 Run = Annotated[Path, typer.Option("--output", "-o", help="Directory of the run; made if it is not there.")]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes every random choice.")]
@@ -90,7 +90,9 @@ def fit(
 
     Example: pdcc fit features.npy pairs.csv -k 10 -o run
     """
-    from pdcc import PairData, VolMaxDCC, runs
+    from pdcc.data.pairs import PairData
+    from pdcc.estimator import VolMaxDCC
+    from pdcc.storage import run as runs
 
     params: dict[str, Any] = {
         "n_clusters": clusters, "random_state": seed, "epochs": _number_or_auto("epochs", epochs, int), "confusion": confusion, "volume": _number_or_auto("volume", volume),
@@ -104,7 +106,7 @@ def fit(
         typer.echo(f"{output}: this run had already finished.")
         return
     estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
-    runs.finish(output, estimator, data, source)
+    runs.finish(output, *estimator.described(), data, source)
     typer.echo(
         f"{len(data)} answers about {data.n_items} items ({data.self_pairs} self-pairs dropped). {estimator.message_}"
     )
@@ -116,7 +118,7 @@ def predict(
     run: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
     features: Features,
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="CSV to write: item, label, and one membership a cluster.")
+        Path, typer.Option("--output", "-o", help="CSV to write: item, label, and one membership per cluster.")
     ],
     id_column: IdColumn = None,
 ) -> None:
@@ -127,9 +129,9 @@ def predict(
     import numpy as np
     import pandas as pd
 
-    from pdcc import VolMaxDCC
-    from pdcc.inference.checkpoint import write_atomic
-    from pdcc.tables import read_features
+    from pdcc.data.io import read_features
+    from pdcc.estimator import VolMaxDCC
+    from pdcc.storage.files import write_atomic
 
     estimator = VolMaxDCC.load(run)
     X, ids = read_features(features, id_column=id_column)
@@ -149,7 +151,7 @@ def diagnose(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write, besides the text.")] = None,
     draws: Annotated[int, typer.Option(help="Posterior draws.")] = 100,
     restarts: Annotated[
-        int, typer.Option(help="Refits from new starts, in search of rival solutions; fewer than 4 support nothing.")
+        int, typer.Option(help="Refits from new starts, in search of alternative optima; fewer than 4 support nothing.")
     ] = 6,
     eps: Annotated[float, typer.Option(help="Tolerance of the scatter condition.")] = 0.05,
     seed: Seed = 0,
@@ -161,13 +163,17 @@ def diagnose(
     """
     import json
 
-    from pdcc import VolMaxDCC, runs
-    from pdcc.identifiability.diagnose import diagnose_data
-    from pdcc.inference.checkpoint import write_atomic
+    from pdcc.estimator import VolMaxDCC
+    from pdcc.identifiability.diagnose import diagnose as run_diagnosis
+    from pdcc.storage import run as runs
+    from pdcc.storage.files import write_atomic
 
     estimator = VolMaxDCC.load(run)
     data = runs.read_data(run, features)
-    found = diagnose_data(estimator, data, draws=draws, n_restarts=restarts, eps=eps, random_state=seed)
+    progress = sys.stderr.isatty()
+    found = run_diagnosis(
+        estimator.fitted_, data, draws=draws, n_restarts=restarts, eps=eps, random_state=seed, progress=progress
+    )
     typer.echo(str(found))
     if output is not None:
         write_atomic(output, json.dumps(found.to_dict(), indent=1).encode())
@@ -190,8 +196,8 @@ def simulate(
 
     Example: pdcc simulate bank -o results --jobs 2
     """
-    from pdcc.simulation import simulate_bank
-    from pdcc.study import simulate_synthetic
+    from pdcc.experiments.identifiability_bank import simulate_bank
+    from pdcc.experiments.synthetic import simulate_synthetic
 
     known = {"synthetic": simulate_synthetic, "bank": simulate_bank}
     if study not in known:
@@ -221,7 +227,7 @@ def bench(
 
     Example: pdcc bench quick -o results/quick --jobs 2
     """
-    from pdcc.bench import bench as run
+    from pdcc.experiments.presets import bench as run
 
     typer.echo(
         run(
@@ -238,7 +244,7 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Handwritten digits and noisy annotators: K-means, VanillaDCC and VolMaxDCC side by side. No downloads."""
-    from pdcc.demo import run_demo
+    from pdcc.experiments.demo import run_demo
 
     for line in run_demo(output, seed):
         typer.echo(line)

@@ -18,8 +18,8 @@ import torch
 
 from pdcc import VanillaDCC, VolMaxDCC
 from pdcc.annotators import answer_through, draw_pairs, mixed_annotators
+from pdcc.auto.sweep import select_volume
 from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans
-from pdcc.tuning import select_volume
 
 RECORD = Path(__file__).with_name("golden.json")
 SEEDS = (0, 1, 2)
@@ -28,7 +28,14 @@ SMALL: dict[str, Any] = {"hidden": (16,), "epochs": 8, "progress": False, "devic
 SETTINGS: dict[str, Any] = {
     "auto": lambda s: VolMaxDCC(K, random_state=s, **SMALL),
     "stochastic": lambda s: VolMaxDCC(
-        K, confusion="stochastic", volume=1e-2, partition=0.5, init="kmeans", scale="standard", random_state=s, **SMALL
+        K,
+        confusion="stochastic",
+        volume=1e-2,
+        partition_weight=0.5,
+        init="kmeans",
+        scale="standard",
+        random_state=s,
+        **SMALL,
     ),
     "sigmoid": lambda s: VolMaxDCC(
         K, confusion="sigmoid", volume=1e-3, dropout=0.2, scale=None, n_init=2, random_state=s, **SMALL
@@ -83,14 +90,14 @@ def one(name: str, seed: int) -> dict[str, Any]:
     svi = est.posterior(*data, draws=4, steps=30, random_state=seed)
     refits = est.posterior(*data, method="ensemble", chains=2, draws=2, random_state=seed)
     found = est.diagnose(*data, draws=6, n_restarts=2, work=1.0, random_state=seed)
-    chosen = est.story_["chosen"]
+    chosen = est.report_.chosen
     return {
         "chosen": [
-            chosen["confusion"],
-            chosen["volume"],
-            chosen["partition"],
-            est.scaler_.kind,
-            est.story_["n_held_out"],
+            chosen.confusion,
+            chosen.volume,
+            chosen.partition_weight,
+            est.fitted_.scaler.kind,
+            est.report_.n_held_out,
         ],
         "memberships": bits(est.memberships_),
         "agreement": bits(est.agreement_),

@@ -16,9 +16,9 @@ from pdcc import PairData, PairDataError, VolMaxDCC, datasets, metrics
 from pdcc.annotators import Answers, draw_pairs
 from pdcc.baselines import COPKMeans, InfeasibleError, KMeans, PCKMeans, base
 from pdcc.baselines.cop_kmeans import Groups, Sweep
-from pdcc.baselines.kmeans import centroids, squared_distances
-from pdcc.baselines.links import broken, close, signed_links
-from pdcc.baselines.pck_means import neighbourhood_seeds, settle
+from pdcc.partition.kmeans import centroids, squared_distances
+from pdcc.partition.links import broken, close, signed_links
+from pdcc.partition.pck_means import neighbourhood_seeds, settle
 
 RIVALS = [KMeans, COPKMeans, PCKMeans]
 RELAXED = [KMeans(3, random_state=0), COPKMeans(3, on_infeasible="relax", random_state=0), PCKMeans(3, random_state=0)]
@@ -395,7 +395,7 @@ def test_scale_auto_is_chosen_by_the_answers(est):
     world = useless_columns()
     a = world.answers
     auto = clone(est).set_params(scale="auto").fit(world.X, a.pairs, a.similar)
-    assert auto.scaler_.kind == "standard"
+    assert auto.fitted_.scaler.kind == "standard"
     assert metrics.acc(world.y, auto.labels_) > 0.95
     assert metrics.acc(world.y, auto.predict(world.X)) > 0.95
     assert metrics.acc(world.y, clone(est).fit(world.X, a.pairs, a.similar).predict(world.X)) < 0.6

@@ -11,12 +11,12 @@ from conftest import make_blobs
 from typer.testing import CliRunner
 
 from pdcc import bench, datasets
-from pdcc.artifact import source_hash
-from pdcc.bench import compare, methods, report, run, tasks
-from pdcc.bench.published import published
+from pdcc.auto.sweep import Selection
 from pdcc.cli import app
 from pdcc.datasets import Judgments
-from pdcc.tuning import Selection
+from pdcc.experiments.paper.published import published
+from pdcc.experiments.presets import compare, methods, report, run, tasks
+from pdcc.storage.provenance import source_hash
 
 
 class Simple:
@@ -236,11 +236,18 @@ def test_a_selected_volume_is_fitted_with(monkeypatch):
 
     monkeypatch.setattr(methods, "select_volume", select)
     blobs = make_blobs(n=90, n_pairs=600, flip=0.1, seed=1)
-    small = {"hidden": (8,), "epochs": 2, "scale": None, "init": "kmeans", "partition": 0.0, "confusion": "stochastic"}
+    small = {
+        "hidden": (8,),
+        "epochs": 2,
+        "scale": None,
+        "init": "kmeans",
+        "partition_weight": 0.0,
+        "confusion": "stochastic",
+    }
     est = methods.SelectedVolume(3, random_state=0, progress=False, **small)
     est.fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
     assert seen == [("stochastic", 0, 600)]
-    assert est.story_["chosen"]["volume"] == 0.01
+    assert est.report_.chosen.volume == 0.01
     assert est.get_params()["volume"] == "auto"  # what was asked for stays
     assert '"volume": 0.01' in run._told(est)
 

@@ -20,8 +20,8 @@ from pdcc.identifiability.bounds import (
     theorem_3_7,
     theorem_4_1,
 )
-from pdcc.identifiability.curve import learning_curve, pairs_for_score
-from pdcc.identifiability.quantities import in_words, net_weights, observed_alpha, r_net, sigma_max_v
+from pdcc.identifiability.complexity import in_words, net_weights, observed_alpha, r_net, sigma_max_v
+from pdcc.identifiability.learning_curve import learning_curve, pairs_for_score
 from pdcc.models import Membership
 
 SMALL = Setting(n_items=50, n_pairs=400, n_clusters=3, alpha=0.1, complexity=2.0, row_norm=1.5, sigma_v=4.0)

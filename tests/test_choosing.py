@@ -9,12 +9,14 @@ from sklearn.metrics import adjusted_rand_score
 
 from pdcc import PairData, VolMaxDCC, metrics
 from pdcc.annotators import answer_by_labels, answer_through, draw_pairs, worker_pairs
+from pdcc.auto.initialise import Partitioner, answer_counts, answer_nll, evidence, make_start
+from pdcc.auto.rules import AUTO_PARTITION, AUTO_VOLUME, choose, standard_error
+from pdcc.auto.search import EPOCHS, FEWEST_STEPS, LONGEST
+from pdcc.auto.signals import Neighbourhood
+from pdcc.data.scaling import SCALES, Scaler
+from pdcc.data.splits import hold_out
 from pdcc.inference import fit
-from pdcc.neighbours import Neighbourhood
-from pdcc.partition import Partitioner, answer_counts, answer_nll, evidence, from_labels, kmeans, make_start
-from pdcc.recipe import EPOCHS, FEWEST_STEPS, LONGEST, hold_out
-from pdcc.scaling import SCALES, Scaler
-from pdcc.selection import AUTO_PARTITION, AUTO_VOLUME, Candidate, candidates, choose, freed, standard_error
+from pdcc.partition.kmeans import kmeans
 
 
 def hidden_direction(seed: int = 0, flip: float = 0.1) -> tuple[np.ndarray, np.ndarray, PairData]:
@@ -35,7 +37,7 @@ def test_answers_guide_the_start_where_kmeans_cannot_see():
         assert metrics.acc(y, plain) < 0.6
         assert metrics.acc(y, start.labels) > 0.9
         assert "guided" in start.name
-        assert not start.annotates
+        assert not start.as_annotator
 
 
 def crowd(seed: int = 4) -> tuple[np.ndarray, np.ndarray, PairData]:
@@ -51,23 +53,23 @@ def crowd(seed: int = 4) -> tuple[np.ndarray, np.ndarray, PairData]:
 
 
 def test_answers_read_off_labels_are_told_from_answers_that_err_one_by_one():
-    assert from_labels(crowd()[2])
+    assert transitive(crowd()[2])
     rng = np.random.default_rng(0)
     A = 0.2 / 3 + 0.8 * np.eye(3)
     dense = answer_through(np.eye(3)[np.arange(60) % 3], draw_pairs(60, 1000, rng), A, rng)
-    assert from_labels(PairData.from_arrays(np.zeros((60, 1)), dense.pairs, dense.similar)) is False
+    assert transitive(PairData.from_arrays(np.zeros((60, 1)), dense.pairs, dense.similar)) is False
     sparse = make_blobs(n=300, n_pairs=300).answers  # consistent, but hardly a triangle to show it
-    assert from_labels(PairData.from_arrays(np.zeros((300, 1)), sparse.pairs, sparse.similar)) is None
+    assert transitive(PairData.from_arrays(np.zeros((300, 1)), sparse.pairs, sparse.similar)) is None
 
 
 def test_people_who_contradict_each_other_are_not_all_wrong_together():
     data = crowd()[2]
-    assert from_labels(data, one_head=True) is False
+    assert transitive(data, pooled=True) is False
     start = make_start(data.features, 3, data, scales=(None,), init="pairs", seed=0)
-    assert start.annotates  # each of them is consistent
+    assert start.as_annotator  # each of them is consistent
     assert start.stable is None
     alone = data.subset(data.annotator == 0)
-    assert from_labels(alone, one_head=True)
+    assert transitive(alone, pooled=True)
 
 
 def test_a_stable_kmeans_is_kept_when_answers_do_not_contradict_it():
@@ -75,7 +77,7 @@ def test_a_stable_kmeans_is_kept_when_answers_do_not_contradict_it():
     start = make_start(data.features, 3, data, scales=(None,), init="pairs", seed=0)
     assert "plain K-means" in start.name
     assert "stable" in start.reason
-    assert start.annotates
+    assert start.as_annotator
     assert metrics.acc(y, start.labels) > 0.97
 
 
@@ -124,8 +126,8 @@ def test_partitions_do_not_depend_on_thread_timing():
 
 
 def test_candidates():
-    def found(confusion, volume, *, annotators=False, enough=True, partition=0.0):
-        listed = candidates(confusion, volume, partition, annotators=annotators, enough=enough)
+    def found(confusion, volume, *, annotators=False, enough=True, partition_weight=0.0):
+        listed = specifications(confusion, volume, partition, annotators=annotators, enough=enough)
         assert all(c.partition == partition for c in listed)
         return [(c.confusion, c.volume) for c in listed]
 
@@ -147,7 +149,7 @@ def test_choose_prefers_volume_within_one_standard_error():
     base = rng.exponential(0.3, 400)
     step = rng.normal(0, 0.1, 400)
     step -= step.mean()  # a difference of mean 0 and standard error .005
-    options = [Candidate("stochastic", 1e-2, 0.0), Candidate("stochastic", 0.0, 0.0)]
+    options = [Specification("stochastic", 1e-2, 0.0), Specification("stochastic", 0.0, 0.0)]
     assert choose(options, [base + step + 0.004, base], None).index == 0
     behind = choose(options, [base + step + 0.006, base], None)
     assert behind.index == 1
@@ -156,7 +158,7 @@ def test_choose_prefers_volume_within_one_standard_error():
     groups = (step > 0).astype(np.int64)
     assert choose(options, [base + step + 0.006, base], groups).index == 0
     # Whether there is a confusion is no matter of preference: the better prediction decides, however close.
-    forms = [Candidate("sigmoid", 1e-2, 0.0), Candidate("none", 0.0, 0.0)]
+    forms = [Specification("sigmoid", 1e-2, 0.0), Specification("none", 0.0, 0.0)]
     assert choose(forms, [base + step + 0.001, base], None).index == 1
     assert choose(forms, [base + step - 0.001, base], None).index == 0
 
@@ -200,7 +202,7 @@ def test_partition_weight_follows_the_start():
     for (X, _, data), weight in ((crowd(), AUTO_PARTITION), (hidden_direction(), 0.0)):
         pairs = np.column_stack([data.i, data.j])
         est = VolMaxDCC(3, random_state=0, epochs=1, hidden=(8,)).fit(X, pairs, data.similar, data.annotator)
-        assert est.story_["chosen"]["partition"] == weight
+        assert est.report_.chosen.partition_weight == weight
 
 
 def test_confusion_and_volume_pay_under_structured_noise():
@@ -222,7 +224,7 @@ def test_confusion_and_volume_pay_under_structured_noise():
             "random_state": seed,
             "dropout": 0.0,
             "lr": 3e-3,
-            "partition": 0.0,
+            "partition_weight": 0.0,
         }
         with_a = VolMaxDCC(3, confusion="stochastic", volume=1e-2, **common).fit(blobs.X, a.pairs, a.similar)
         without = VolMaxDCC(3, confusion="none", volume=0.0, **common).fit(blobs.X, a.pairs, a.similar)
@@ -294,25 +296,25 @@ def test_a_wrong_labeller_is_not_followed_away_from_stable_clusters():
     wrong = (blobs.y + (blobs.X[:, 0] > np.median(blobs.X[:, 0]))) % 3  # cuts through every cluster
     similar = wrong[pairs[:, 0]] == wrong[pairs[:, 1]]
     setting = {"hidden": (32,), "dropout": 0.0, "scale": None, "confusion": "none", "volume": 0.0, "random_state": 0}
-    led = VolMaxDCC(3, partition=0.0, **setting).fit(blobs.X, pairs, similar)
+    led = VolMaxDCC(3, partition_weight=0.0, **setting).fit(blobs.X, pairs, similar)
     held = VolMaxDCC(3, **setting).fit(blobs.X, pairs, similar)
-    assert held.story_["chosen"]["partition"] > 0
-    assert "tore items from their neighbours" in held.story_["choice"]["reason"]
+    assert held.report_.chosen.partition_weight > 0
+    assert "tore items from their neighbours" in held.report_.reason
     assert metrics.acc(blobs.y, held.labels_) > metrics.acc(blobs.y, led.labels_) + 0.05
     # Left to us, what the answers say against the clusters goes into the free B.
     auto = VolMaxDCC(3, **setting | {"confusion": "auto", "volume": "auto"}).fit(blobs.X, pairs, similar)
-    assert auto.story_["chosen"]["partition"] > 0
-    assert auto.story_["chosen"]["confusion"] == "sigmoid"
-    assert auto.story_["chosen"]["volume"] == AUTO_VOLUME
-    assert "Used confusion sigmoid, volume 0.003, partition " in auto.story_["choice"]["reason"]
+    assert auto.report_.chosen.partition_weight > 0
+    assert auto.report_.chosen.confusion == "sigmoid"
+    assert auto.report_.chosen.volume == AUTO_VOLUME
+    assert "Used confusion sigmoid, volume 0.003, partition " in auto.report_.reason
     assert metrics.acc(blobs.y, auto.labels_) > metrics.acc(blobs.y, led.labels_) + 0.05
 
 
 def test_holding_on_keeps_a_confusion_that_answers_chose():
-    chosen = Candidate("per-annotator", 3e-3, 0.0)
-    assert freed(chosen, "auto", "auto") == chosen
-    assert freed(Candidate("none", 0.0, 0.0), "auto", "auto") == Candidate("sigmoid", AUTO_VOLUME, 0.0)
-    assert freed(Candidate("none", 0.0, 0.0), "none", "auto").confusion == "none"
+    chosen = Specification("per-annotator", 3e-3, 0.0)
+    assert with_free_b(chosen, "auto", "auto") == chosen
+    assert with_free_b(Specification("none", 0.0, 0.0), "auto", "auto") == Specification("sigmoid", AUTO_VOLUME, 0.0)
+    assert with_free_b(Specification("none", 0.0, 0.0), "none", "auto").confusion == "none"
 
 
 def test_a_diverging_attempt_to_hold_on_is_left(monkeypatch):
@@ -331,9 +333,9 @@ def test_a_diverging_attempt_to_hold_on_is_left(monkeypatch):
     setting = {"hidden": (32,), "dropout": 0.0, "scale": None, "confusion": "none", "volume": 0.0, "n_init": 2}
     est = VolMaxDCC(3, random_state=0, **setting).fit(blobs.X, pairs, similar)
     assert attempts == [0.0, 0.0, 0.3]  # restarts first: holding on has the last word
-    assert est.story_["chosen"]["partition"] == 0
+    assert est.report_.chosen.partition_weight == 0
     assert est.status_ != "diverged"
-    assert "diverged" in est.story_["choice"]["reason"]
+    assert "diverged" in est.report_.reason
 
 
 @pytest.mark.parametrize("init", ["pairs", "kmeans"])
@@ -349,5 +351,5 @@ def test_stable_clusters_beside_the_point_are_let_go(init):
     assert Partitioner(data.features, None, 3, 0).stability() > 0.99
     assert start.stable is None
     est = VolMaxDCC(3, hidden=(32,), dropout=0.0, scale=None, init=init, random_state=0).fit(X, pairs, similar)
-    assert est.story_["chosen"]["partition"] == 0
+    assert est.report_.chosen.partition_weight == 0
     assert metrics.acc(y, est.labels_) > 0.95

@@ -222,7 +222,7 @@ def test_help_is_there_for_everyone(capsys):
 def test_a_run_holds_out_the_same_annotators_when_read_again(tmp_path, noisy_blobs):
     """Twenty people numbered 0 to 19: as text their order differs, and others would count as held out."""
     from pdcc import PairData, runs
-    from pdcc.recipe import hold_out
+    from pdcc.data.splits import hold_out
 
     np.save(tmp_path / "x.npy", noisy_blobs.X)
     a = noisy_blobs.answers

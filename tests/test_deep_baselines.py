@@ -19,22 +19,24 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from pdcc.annotators import answer_by_labels, draw_pairs
+from pdcc.auto.initialise import make_start
 from pdcc.baselines import CIDEC, DCGMM
 from pdcc.baselines.dcgmm import mixture_batch, pair_weight
 from pdcc.baselines.deep import label_moments
 from pdcc.baselines.rates import together, two_rate_nll, two_rates
+from pdcc.data.pairs import PairData
+from pdcc.data.splits import hold_out
 from pdcc.datasets import digits
-from pdcc.inference import ArtifactError, PairTensors, negative_elbo
-from pdcc.inference.checkpoint import save_state
-from pdcc.inference.fit import quiet_pyro
+from pdcc.errors import ArtifactError
+from pdcc.inference import PairTensors, negative_elbo
 from pdcc.inference.pretrain import PretrainConfig, pretrain
+from pdcc.inference.svi import quiet_pyro
 from pdcc.metrics import acc
-from pdcc.models.autoencoder import Autoencoder
-from pdcc.models.cidec import EmbeddedClusters, log_target
-from pdcc.models.dcgmm import ConditionalMixture, RecognitionGuide
-from pdcc.pairs import PairData
-from pdcc.partition import kmeans, make_start
-from pdcc.recipe import hold_out
+from pdcc.models.baselines.autoencoder import Autoencoder
+from pdcc.models.baselines.cidec import EmbeddedClusters, log_target
+from pdcc.models.baselines.dcgmm import ConditionalMixture, RecognitionGuide
+from pdcc.partition.kmeans import kmeans
+from pdcc.storage.files import save_state
 
 SMALL = {
     "hidden": (32,), "latent": 4, "batch_size": 64, "pretrain_epochs": 60, "epochs": 8, "random_state": 0, "device": "cpu",

@@ -9,11 +9,11 @@ import pytest
 from pdcc import VanillaDCC, VolMaxDCC, check_ssc, diagnose
 from pdcc.annotators import answer_through, draw_pairs
 from pdcc.cli import main
+from pdcc.experiments.identifiability_bank import squeeze
 from pdcc.identifiability import conditions as c
 from pdcc.identifiability.diagnose import Diagnosis, judge
-from pdcc.simulation import _squeeze
 
-SETTING = {"hidden": (16,), "dropout": 0.0, "scale": "standard", "init": "random", "partition": 0.0, "epochs": 40,
+SETTING = {"hidden": (16,), "dropout": 0.0, "scale": "standard", "init": "random", "partition_weight": 0.0, "epochs": 40,
            "lr": 1e-2, "batch_size": 100, "progress": False, "device": "cpu"}  # fmt: skip
 QUICK = {"draws": 60, "n_restarts": 4, "work": 5.0}
 
@@ -21,7 +21,7 @@ QUICK = {"draws": 60, "n_restarts": 4, "work": 5.0}
 def problem(scatter=1.0, n_pairs=3000, seed=0, n=200):
     """Three clusters, memberships shrunk to the centre by ``scatter``, features that determine them."""
     rng = np.random.default_rng(seed)
-    F = rng.dirichlet([0.3] * 3, size=n) @ _squeeze(3, scatter)
+    F = rng.dirichlet([0.3] * 3, size=n) @ squeeze(3, scatter)
     pairs = draw_pairs(n, n_pairs, rng)
     return F @ rng.normal(size=(3, 4)), F, pairs, answer_through(F, pairs, np.eye(3), rng).similar
 
@@ -80,7 +80,7 @@ def test_squeezed_memberships_are_not_supported():
 def test_twins_get_the_same_conditional_verdict():
     """Squeezed with A = I and scattered with A = S have equal likelihoods: no verdict may tell them apart, or be unconditional."""
     X, F, pairs, _ = problem(n_pairs=4000)
-    S = _squeeze(3, 0.7)
+    S = squeeze(3, 0.7)
     p = np.einsum("mk,kl,ml->m", F[pairs[:, 0]], S.T @ S, F[pairs[:, 1]])
     squeezed = F @ S
     np.testing.assert_allclose(p, np.einsum("mk,mk->m", squeezed[pairs[:, 0]], squeezed[pairs[:, 1]]))
@@ -106,7 +106,7 @@ def test_undecided_draws_widen_the_interval():
 def test_neighbour_averaging_undoes_the_inflation_by_noise():
     """theory.md: noise of .3 in the logits reads a true ratio of .70 as .86; averaging brings it back to about .73."""
     rng = np.random.default_rng(0)
-    F = rng.dirichlet([0.3] * 3, size=1500) @ _squeeze(3, 0.7)
+    F = rng.dirichlet([0.3] * 3, size=1500) @ squeeze(3, 0.7)
     noisy = np.exp(np.log(F) + rng.normal(0, 0.3, size=F.shape))
     noisy /= noisy.sum(axis=1, keepdims=True)
     raw, averaged = (c.middle(check_ssc(one, gap=0.01)) for one in (noisy, c.neighbour_average(noisy, F)))
@@ -117,7 +117,7 @@ def test_neighbour_averaging_undoes_the_inflation_by_noise():
 def test_rivals_are_told_by_the_map_between_solutions():
     rng = np.random.default_rng(0)
     F = rng.dirichlet([0.3] * 3, size=300)
-    Q = _squeeze(3, 0.6)
+    Q = squeeze(3, 0.6)
     others = np.stack([F[:, [2, 0, 1]], F @ Q, rng.dirichlet([1.0] * 3, size=300)])
     nll = rng.exponential(size=200)
     found = c.find_rivals(F, nll, others, np.stack([nll, nll, nll + 1.0]), base=1.5)
@@ -180,7 +180,7 @@ def test_the_prior_is_the_prior_and_the_volume_tilts_it():
     """Without volume, draws are the Normal's; with a heavy one they must spread wider, whatever was fitted."""
     import torch
 
-    from pdcc.inference.prior import tilted_prior
+    from pdcc.inference.prior_hmc import tilted_prior
     from pdcc.models import log_volume
 
     x = torch.randn(80, 3, generator=torch.Generator().manual_seed(0))
@@ -204,7 +204,7 @@ def test_it_runs_on_what_people_have(case):
     who = np.arange(400) % 12 if case == "annotators" else None
     options = SETTING | {"epochs": 4, "init": "kmeans" if case == "partition" else "random"}
     options |= {
-        "partition": 0.5 if case == "partition" else 0.0,
+        "partition_weight": 0.5 if case == "partition" else 0.0,
         "validation_fraction": 0.0 if case == "nothing held out" else 0.1,
     }
     options |= {"hidden": (200,) if case == "many latents" else (8,)}

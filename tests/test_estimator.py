@@ -14,9 +14,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from pdcc import ArtifactError, PairDataError, VanillaDCC, VolMaxDCC, metrics
-from pdcc.artifact import _body_hash
 from pdcc.inference import PairTensors
 from pdcc.models import PairBatch
+from pdcc.storage.model import _body_hash
 
 QUICK = {
     "hidden": (16,),
@@ -108,10 +108,10 @@ def test_annotators_are_held_out_whole(noisy_blobs):
     a = noisy_blobs.answers
     who = np.arange(len(a.similar)) % 20
     est = VolMaxDCC(3, **QUICK).fit(noisy_blobs.X, a.pairs, a.similar, who)
-    assert est.story_["held_out"] == "annotators"
-    assert est.story_["n_held_out"] == 60
+    assert est.report_.held_out == "annotators"
+    assert est.report_.n_held_out == 60
     few = VolMaxDCC(3, **QUICK).fit(noisy_blobs.X, a.pairs, a.similar, who % 4)
-    assert few.story_["held_out"] == "pairs"
+    assert few.report_.held_out == "pairs"
 
 
 def test_paper_preset_is_the_papers():
@@ -123,7 +123,7 @@ def test_paper_preset_is_the_papers():
         128,
         (512, 512),
     )
-    assert (p["confusion"], p["init"], p["dropout"], p["scale"], p["volume"], p["partition"]) == (
+    assert (p["confusion"], p["init"], p["dropout"], p["scale"], p["volume"], p["partition_weight"]) == (
         "sigmoid",
         "random",
         0.0,
@@ -153,7 +153,7 @@ def test_n_init_keeps_the_best_restart(noisy_blobs):
 @pytest.mark.parametrize("form", ["none", "sigmoid", "stochastic"])
 def test_save_load_and_pickle_predict_the_same(tmp_path, noisy_blobs, form):
     a = noisy_blobs.answers
-    est = VolMaxDCC(3, confusion=form, volume=0.01, **(QUICK | {"scale": "standard", "partition": 0.5})).fit(
+    est = VolMaxDCC(3, confusion=form, volume=0.01, **(QUICK | {"scale": "standard", "partition_weight": 0.5})).fit(
         noisy_blobs.X, a.pairs, a.similar
     )
     est.save(tmp_path / "run")
@@ -253,7 +253,7 @@ def test_loading_leaves_random_state_and_later_parameters_alone(tmp_path, fitted
 
 BAD = [
     ({"confusion": "maybe"}, ValueError), ({"volume": -1}, ValueError), ({"volume": "big"}, TypeError), ({"volume": float("nan")}, ValueError),
-    ({"partition": "x"}, TypeError), ({"hidden": 512}, TypeError), ({"hidden": (0,)}, ValueError), ({"dropout": 1.0}, ValueError),
+    ({"partition_weight": "x"}, TypeError), ({"hidden": 512}, TypeError), ({"hidden": (0,)}, ValueError), ({"dropout": 1.0}, ValueError),
     ({"scale": "row"}, ValueError), ({"init": "lucky"}, ValueError), ({"n_init": 0}, ValueError), ({"epochs": 1.5}, TypeError),
     ({"batch_size": 0}, ValueError), ({"batch_size": 1}, ValueError), ({"lr": 0}, ValueError), ({"confusion_lr": "fast"}, TypeError), ({"optimizer": "lbfgs"}, ValueError),
     ({"volume_estimator": "some"}, ValueError), ({"validation_fraction": 1.0}, ValueError), ({"random_state": -1}, ValueError), ({"random_state": 2**31}, ValueError),
@@ -289,7 +289,7 @@ def test_a_handful_of_pairs(n_pairs):
     similar = np.array([1, 0, 1, 1, 0, 0, 0, 0])[:n_pairs]
     est = VolMaxDCC(3, epochs=2, hidden=(8,), random_state=0).fit(X, pairs, similar)
     assert np.isfinite(est.memberships_).all()
-    assert "too few to choose by" in est.story_["choice"]["reason"]
+    assert "too few to choose by" in est.report_.reason
 
 
 class FromLabels(VolMaxDCC):

@@ -10,9 +10,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+from pdcc.errors import ArtifactError
 from pdcc.inference import FitConfig, PairTensors, fit, index_batches, make_optimizer, map_guide, negative_elbo, probe
-from pdcc.inference.checkpoint import ArtifactError
-from pdcc.inference.state import TrainingState
+from pdcc.inference.training_state import TrainingState
 from pdcc.models import AnnotationModel, Membership, PairBatch, make_confusion
 
 CONFIG = FitConfig(epochs=6, batch_size=32, patience=None, seed=3)
@@ -223,7 +223,7 @@ class OneDevice(TorchDispatchMode):
 
 
 def meta_step(form: str, exact: bool, plant: bool = False) -> None:
-    from pdcc.inference.fit import quiet_pyro
+    from pdcc.inference.svi import quiet_pyro
 
     meta = torch.device("meta")
     train, _ = problem()
@@ -275,13 +275,13 @@ def test_cuda_losses_match_the_cpu():
 @pytest.mark.parametrize("form", ["none", "sigmoid", "stochastic"])
 def test_a_posterior_step_stays_on_one_device(form):
     """The head model under its guide on the meta device: all sites, the volume and the partition."""
-    from pdcc.inference.fit import quiet_pyro
-    from pdcc.models.head import HeadModel
+    from pdcc.inference.svi import quiet_pyro
+    from pdcc.models.last_layer import LastLayerModel
 
     meta = torch.device("meta")
     train, _ = problem()
     fitted, _ = model_and_guide(form)
-    model = HeadModel(fitted, 4, 1.0, len(train)).to(meta)
+    model = LastLayerModel(fitted, 4, 1.0, len(train)).to(meta)
     pairs = train.to(meta)
     every = torch.arange(len(pairs), device=meta)
     batch = PairBatch(pairs.x, pairs.similar, every, torch.cat([pairs.i, pairs.j]))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdcc import PairData, PairDataError, VolMaxDCC
-from pdcc.checks import check_n_clusters, check_similar
-from pdcc.tables import read_features
+from pdcc.data.io import read_features
+from pdcc.validation import check_n_clusters, check_similar
 
 X = np.arange(12.0).reshape(6, 2)
 PAIRS = np.array([[0, 1], [2, 3], [4, 5], [1, 2]])

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from conftest import FLIP_TOLERANCE, Call, same
 
-from pdcc.bench.paper_data import AMT_FILE, PAPER_TASKS, SIZES, Sizes, paper_features, paper_task
-from pdcc.bench.published import published
-from pdcc.checks import PairDataError
 from pdcc.datasets import digits
-from pdcc.unpickle import UnsafeFileError
+from pdcc.errors import PairDataError, UnsafeFileError
+from pdcc.experiments.paper.data import AMT_FILE, PAPER_TASKS, SIZES, Sizes, paper_features, paper_task
+from pdcc.experiments.paper.published import published
 
 SMALL = Sizes(seen=1200, valid=97, unseen=500, pairs=3000)
 

@@ -15,7 +15,7 @@ from pdcc.inference import PairTensors, map_guide, negative_elbo
 from pdcc.models import AnnotationModel, AnnotatorConfusion, Membership, answer_logits, make_confusion, similar_logits
 
 K, R = 3, 4
-SMALL = {"hidden": (16,), "dropout": 0.0, "init": "kmeans", "scale": "standard", "partition": 0.0, "epochs": 30}
+SMALL = {"hidden": (16,), "dropout": 0.0, "init": "kmeans", "scale": "standard", "partition_weight": 0.0, "epochs": 30}
 
 
 def crowd(seed: int = 0, n_pairs: int = 3000):
@@ -121,7 +121,7 @@ def test_ids_are_optional(caplog):
         )
         for form in ("per-annotator", "stochastic")
     ]
-    assert both[0].story_["chosen"]["confusion"] == "stochastic"
+    assert both[0].report_.chosen.confusion == "stochastic"
     assert "share one confusion" in caplog.text
     assert both[0].annotator_confusion_ is None
     np.testing.assert_array_equal(both[0].memberships_, both[1].memberships_)

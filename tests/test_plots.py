@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from pdcc import datasets, plots
-from pdcc.identifiability.curve import learning_curve, pairs_for_score
+from pdcc.identifiability.learning_curve import learning_curve, pairs_for_score
 
 
 def render(ax):

@@ -14,13 +14,14 @@ from pdcc import PairData, VanillaDCC, VolMaxDCC, metrics
 from pdcc.inference import FitConfig, fit, map_guide, memberships
 from pdcc.inference.ensemble import fit_ensemble
 from pdcc.inference.nuts import nuts_posterior
-from pdcc.inference.posterior import svi_posterior
+from pdcc.inference.variational import svi_posterior
 from pdcc.models import AnnotationModel, Membership, PairBatch, log_volume, make_confusion, similar_logits
-from pdcc.models.head import HeadModel, basis
-from pdcc.posterior import Head, _numbered_like, double, head_draws, head_of
-from pdcc.recipe import tensors
+from pdcc.models.last_layer import LastLayerModel, basis
+from pdcc.posterior.last_layer import Head, double, last_layer_draws, last_layer_of
+from pdcc.posterior.refits import _numbered_like
+from pdcc.training import tensors
 
-SMALL = {"hidden": (8,), "dropout": 0.0, "scale": "standard", "init": "random", "partition": 0.0, "epochs": 15,
+SMALL = {"hidden": (8,), "dropout": 0.0, "scale": "standard", "init": "random", "partition_weight": 0.0, "epochs": 15,
          "lr": 1e-2, "batch_size": 100, "progress": False, "device": "cpu"}  # fmt: skip
 
 
@@ -72,14 +73,14 @@ def test_the_basis_keeps_the_logits_and_the_prior():
 def test_the_head_tells_the_same_story(noisy_blobs, form):
     """log p of the head model = log p of the fitted model (exact volume) + the Normal prior of the weights."""
     est = fitted(noisy_blobs, form)
-    data, x = data_of(noisy_blobs), est._scaled(noisy_blobs.X)
+    data, x = data_of(noisy_blobs), est.fitted_.scaled(noisy_blobs.X)
     net = est.model_.membership
     with torch.no_grad():
         G, w = basis(
             net.layers[:-1](x), torch.cat([net.layers[-1].weight.mT, net.layers[-1].bias[None]]), 0.7, tolerance=0.0
         )
     whole = AnnotationModel(net, est.model_.confusion, n_pairs=len(data), volume=1e-3)
-    head = HeadModel(whole, G.shape[1], 0.7, len(data))
+    head = LastLayerModel(whole, G.shape[1], 0.7, len(data))
     pairs = tensors(data, x)
     every = torch.arange(len(data))
     values = {} if form == "none" else {"confusion_columns": torch.tensor(est.confusion_.T, dtype=torch.float32)}
@@ -136,10 +137,12 @@ def test_engines_agree_on_a_normal_posterior(noisy_blobs):
     """
     est = fitted(noisy_blobs, "stochastic", 0.0)
     data = data_of(noisy_blobs)
-    head = double(head_of(est.model_, est.guide_, data, est._scaled(data.features), scale=None, only_confusion=True))
+    head = double(
+        last_layer_of(est.model_, est.guide_, data, est.fitted_.scaled(data.features), scale=None, only_confusion=True)
+    )
     by_svi = svi_posterior(head.model, head.batch, head.start, draws=400, steps=300, seed=1)
     by_nuts = nuts_posterior(head.model, head.batch, head.start, draws=80, warmup=40, chains=2, seed=1)
-    svi, nuts = (head_draws(head, d, est.memberships_) for d in (by_svi, by_nuts))
+    svi, nuts = (last_layer_draws(head, d, est.memberships_) for d in (by_svi, by_nuts))
     assert np.ptp(nuts.memberships, axis=(0, 1)).max() < 1e-6  # only the confusion moves
     assert nuts.stats["diverging"].shape == (2, 80)
     upper = np.triu_indices(3)
@@ -216,7 +219,7 @@ def test_the_fitted_model_is_left_as_it_was(est, noisy_blobs):
         assert value.dtype == before[name].dtype
         assert torch.equal(value, before[name])
     assert isinstance(
-        head_of(est.model_, est.guide_, data_of(noisy_blobs), est._scaled(noisy_blobs.X), scale=1.0), Head
+        last_layer_of(est.model_, est.guide_, data_of(noisy_blobs), est.fitted_.scaled(noisy_blobs.X), scale=1.0), Head
     )
 
 

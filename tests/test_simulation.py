@@ -8,7 +8,7 @@ import pytest
 
 from pdcc import check_ssc, simulation, study
 from pdcc.cli import main
-from pdcc.simulation import Setting, bank, run_bank, simulate, summarise
+from pdcc.experiments.identifiability_bank import Setting, bank, run_bank, simulate, summarise
 
 
 def test_scatter_is_what_the_setting_says():

@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull, QhullError
 
-from pdcc.identifiability.certificate import CertificateError, Leaf, Split
+from pdcc.errors import CertificateError
+from pdcc.identifiability.certificate import Leaf, Split
 from pdcc.identifiability.pair_program import Bound, cover
 from pdcc.identifiability.rays import hyperplane
 from pdcc.identifiability.ssc import check_ssc

@@ -16,9 +16,9 @@ from pdcc import (
     tuning,
 )
 from pdcc.annotators import worker_pairs
-from pdcc.partition import make_start
+from pdcc.auto.initialise import make_start
 
-SMALL = {"hidden": (16,), "dropout": 0.0, "init": "kmeans", "scale": "standard", "partition": 0.0, "epochs": 8}
+SMALL = {"hidden": (16,), "dropout": 0.0, "init": "kmeans", "scale": "standard", "partition_weight": 0.0, "epochs": 8}
 
 
 def estimator(n_clusters=3, **changes):

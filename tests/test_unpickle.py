@@ -13,8 +13,8 @@ import pytest
 from conftest import Call, same
 
 from pdcc import unpickle
-from pdcc.checks import PairDataError
-from pdcc.unpickle import UnsafeFileError, read_pickle
+from pdcc.errors import PairDataError, UnsafeFileError
+from pdcc.experiments.paper.restricted_unpickle import read_pickle
 
 
 def read(tmp_path, data):

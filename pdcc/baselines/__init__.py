@@ -4,7 +4,7 @@ from pdcc.baselines.cidec import CIDEC
 from pdcc.baselines.cop_kmeans import COPKMeans
 from pdcc.baselines.dcgmm import DCGMM
 from pdcc.baselines.kmeans import KMeans
-from pdcc.baselines.links import InfeasibleError
 from pdcc.baselines.pck_means import PCKMeans
+from pdcc.errors import InfeasibleError
 
 __all__ = ["CIDEC", "DCGMM", "COPKMeans", "InfeasibleError", "KMeans", "PCKMeans"]

@@ -1,18 +1,17 @@
-"""What the rivals share: checked input, the same scaling and start as ours where asked for, and predictions for unseen items."""
+"""What the baselines share: checked input, the same scaling and start as ours where asked for, and predictions for unseen items."""
 
 from abc import abstractmethod
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pdcc.checks import Floats, Ints, check_features, check_n_clusters
-from pdcc.pairs import PairData
-from pdcc.partition import make_start
-from pdcc.scaling import SCALES, Scaler
-from pdcc.settings import check_one_of, check_random_state, seed_of
+from pdcc.arrays import Float32, Ints
+from pdcc.auto.initialise import make_start
+from pdcc.data.pairs import PairData
+from pdcc.data.scaling import SCALES, Scaler
+from pdcc.validation import check_features, check_n_clusters, check_one_of, check_random_state, seed_of
 
 # "own": the method's published start; "kmeans" and "pairs": the partition that VolMaxDCC with that ``init`` sets out from.
 INITS = ("own", "kmeans", "pairs")
@@ -33,7 +32,7 @@ class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
         """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, who answered (M,).
 
-        Annotators serve to compare scalings and starts by held-out people, as in VolMaxDCC; the method itself sees none.
+        Annotators serve to compare scalings and starts by held-out annotators, as in VolMaxDCC; the method itself sees none.
         """
         data = PairData.from_arrays(X, pairs, similar, annotators)
         check_n_clusters(self.n_clusters, data.n_items)
@@ -61,12 +60,12 @@ class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit_predict(
         self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
-    ) -> NDArray[np.int64]:
+    ) -> Ints:
         """Fit, and return the labels (N,) of the items fitted on."""
-        labels: NDArray[np.int64] = self.fit(X, pairs, similar, annotators).labels_
+        labels: Ints = self.fit(X, pairs, similar, annotators).labels_
         return labels
 
-    def predict(self, X: ArrayLike) -> NDArray[np.int64]:
+    def predict(self, X: ArrayLike) -> Ints:
         """Cluster numbers (n,) of seen or unseen items X (n, d), from their features alone."""
         check_is_fitted(self, "labels_")
         features = check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
@@ -81,9 +80,9 @@ class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return data
 
     @abstractmethod
-    def _train(self, x: Floats, data: PairData, start: Ints | None, seed: int) -> Ints:
+    def _train(self, x: Float32, data: PairData, start: Ints | None, seed: int) -> Ints:
         """Train on scaled features x (N, d); returns labels (N,). ``start`` (N,): labels to set out from, or None."""
 
     @abstractmethod
-    def _assign(self, x: Floats) -> NDArray[np.int64]:
+    def _assign(self, x: Float32) -> Ints:
         """Labels (n,) of scaled features x (n, d)."""

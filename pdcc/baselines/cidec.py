@@ -6,13 +6,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pdcc.baselines.deep import DeepPairClusterer, Floats64, TrainEpoch, label_moments
-from pdcc.checks import Ints
+from pdcc.arrays import Float64, Ints
+from pdcc.baselines.deep import DeepPairClusterer, TrainEpoch, label_moments
 from pdcc.inference.batches import PairTensors, epoch_order
-from pdcc.models.autoencoder import Autoencoder
-from pdcc.models.cidec import EmbeddedClusters, log_target
-from pdcc.partition import kmeans
-from pdcc.settings import check_number
+from pdcc.models.baselines.autoencoder import Autoencoder
+from pdcc.models.baselines.cidec import EmbeddedClusters, log_target
+from pdcc.partition.kmeans import kmeans
+from pdcc.validation import check_number
 
 TRIES = 20
 
@@ -104,7 +104,7 @@ class CIDEC(DeepPairClusterer):
         check_number("tol", self.tol, 0.0, 1.0)
 
     def _set_up(
-        self, net: Autoencoder, codes: Floats64, pairs: PairTensors, start: Ints | None, seed: int
+        self, net: Autoencoder, codes: Float64, pairs: PairTensors, start: Ints | None, seed: int
     ) -> tuple[nn.Module, TrainEpoch]:
         labels = kmeans(codes, self.n_clusters, tries=TRIES, seed=seed) if start is None else start
         module = EmbeddedClusters(net, self.n_clusters, self.latent, self.exponent).to(pairs.x.device)

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, triu
 
-from pdcc.baselines.kmeans import CentroidClusterer, Floats64, centroids, spread_out, squared_distances
-from pdcc.baselines.links import Closure, InfeasibleError, broken, close, members, signed_links
-from pdcc.checks import Floats, Ints
-from pdcc.pairs import PairData
-from pdcc.settings import check_count, check_one_of
+from pdcc.arrays import Float32, Float64, Ints
+from pdcc.baselines.kmeans import CentroidClusterer
+from pdcc.data.pairs import PairData
+from pdcc.errors import InfeasibleError
+from pdcc.partition.kmeans import centroids, spread_out, squared_distances
+from pdcc.partition.links import Closure, broken, close, members, signed_links
+from pdcc.validation import check_count, check_one_of
 
 # How often a run may take a group that found no cluster left to the head of its order: most problems that can be
 # solved need none, the hardest seen (N = 200, M = 400, K = 3) needed 29.
@@ -32,8 +34,8 @@ class Groups:
         """Must-link components. One with a contradiction falls apart into items, whose "similar" answers stay links:
         kept whole, a few wrong answers would chain most items into one component, and that into one cluster.
         """
-        torn = np.isin(closure.component, closure.component[data.i[closure.contradictions]])
-        apart = np.where(torn, len(closure.size) + np.arange(data.n_items), closure.component)
+        contradicted = np.isin(closure.component, closure.component[data.i[closure.contradictions]])
+        apart = np.where(contradicted, len(closure.size) + np.arange(data.n_items), closure.component)
         names, of = np.unique(apart, return_inverse=True)
         return cls(of, members(of, len(names)), signed_links(of, len(names), data))
 
@@ -52,7 +54,7 @@ class Sweep:
     @classmethod
     def drawn(cls, groups: Groups, rng: np.random.Generator) -> "Sweep":
         """Groups with the most answers first, equals at random: whoever comes late finds most clusters barred."""
-        weight: Floats64 = np.asarray(abs(groups.links).sum(axis=1), dtype=np.float64)
+        weight: Float64 = np.asarray(abs(groups.links).sum(axis=1), dtype=np.float64)
         order = rng.permutation(np.flatnonzero(np.diff(groups.links.indptr)))
         return cls(groups.links, order[np.argsort(-weight[order], kind="stable")])
 
@@ -60,7 +62,7 @@ class Sweep:
         """The same with ``group`` first."""
         return Sweep(self.links, np.concatenate([[group], self.order[self.order != group]]))
 
-    def __call__(self, cost: Floats64, *, strict: bool) -> Ints | int:
+    def __call__(self, cost: Float64, *, strict: bool) -> Ints | int:
         """Labels (G,) by the groups' costs (G, K): fewest broken answers first, then cheapest.
 
         If ``strict``, the number of the first group that would have to break one, where there is such a group.
@@ -85,7 +87,7 @@ class Run:
     """One run: labels (N,), centres (K, d), how many answers they break, inertia, sweeps."""
 
     labels: Ints
-    centres: Floats64
+    centres: Float64
     n_broken: int
     inertia: float
     n_iter: int
@@ -138,7 +140,7 @@ class COPKMeans(CentroidClusterer):
         check_count("n_init", self.n_init)
         check_one_of("on_infeasible", self.on_infeasible, ("raise", "relax"))
 
-    def _train(self, x: Floats, data: PairData, start: Ints | None, seed: int) -> Ints:
+    def _train(self, x: Float32, data: PairData, start: Ints | None, seed: int) -> Ints:
         wide, closure = x.astype(np.float64), close(data)
         groups = Groups.make(closure, data)
 
@@ -158,7 +160,7 @@ class COPKMeans(CentroidClusterer):
         return best.labels
 
     def _run(
-        self, x: Floats64, data: PairData, groups: Groups, start: Ints | None, seed: int, t: int, strict: bool
+        self, x: Float64, data: PairData, groups: Groups, start: Ints | None, seed: int, t: int, strict: bool
     ) -> Run | int:
         """Run number ``t``; the group that found no cluster, if not even one sweep reached its end."""
         K = self.n_clusters

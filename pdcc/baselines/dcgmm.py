@@ -12,13 +12,13 @@ from sklearn.mixture import GaussianMixture
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
-from pdcc.baselines.deep import DeepPairClusterer, Floats64, TrainEpoch, label_moments
-from pdcc.checks import Ints
+from pdcc.arrays import Float64, Ints
+from pdcc.baselines.deep import DeepPairClusterer, TrainEpoch, label_moments
 from pdcc.inference.batches import PairTensors, epoch_order
 from pdcc.inference.elbo import negative_elbo
-from pdcc.models.autoencoder import Autoencoder
-from pdcc.models.dcgmm import ConditionalMixture, MixtureBatch, RecognitionGuide
-from pdcc.settings import check_number, check_one_of
+from pdcc.models.baselines.autoencoder import Autoencoder
+from pdcc.models.baselines.dcgmm import ConditionalMixture, MixtureBatch, RecognitionGuide
+from pdcc.validation import check_number, check_one_of
 
 # The released weights of answers that are never wrong, and of a unit of log((1 - q) / q) otherwise.
 HARD, SOFT = 10_000.0, 1000.0
@@ -111,7 +111,7 @@ class DCGMM(DeepPairClusterer):
             check_number("weight", self.weight, 0.0)
 
     def _set_up(
-        self, net: Autoencoder, codes: Floats64, pairs: PairTensors, start: Ints | None, seed: int
+        self, net: Autoencoder, codes: Float64, pairs: PairTensors, start: Ints | None, seed: int
     ) -> tuple[nn.Module, TrainEpoch]:
         loc, variance = (
             _mixture(codes, self.n_clusters, seed) if start is None else label_moments(codes, start, self.n_clusters)
@@ -170,7 +170,7 @@ def mixture_batch(pairs: PairTensors, items: Tensor, index: Tensor) -> MixtureBa
     )
 
 
-def _mixture(codes: Floats64, n_clusters: int, seed: int) -> tuple[Floats64, Floats64]:
+def _mixture(codes: Float64, n_clusters: int, seed: int) -> tuple[Float64, Float64]:
     """Means and variances (K, L) of a diagonal Gaussian mixture of the codes, the best of three."""
     with threadpool_limits(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be at the optimum

@@ -1,4 +1,4 @@
-"""What the deep rivals share: a pretrained autoencoder, epochs with early stopping, and memberships of unseen items."""
+"""What the deep baselines share: a pretrained autoencoder, epochs with early stopping, and memberships of unseen items."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -7,33 +7,33 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from pdcc.arrays import Float32, Float64, Ints
 from pdcc.baselines.base import PairClusterer
 from pdcc.baselines.rates import two_rate_nll
-from pdcc.checks import Floats, Ints, check_features
+from pdcc.data.pairs import PairData
+from pdcc.data.splits import hold_out
 from pdcc.inference.batches import PairTensors
-from pdcc.inference.epochs import in_parts, run_epochs
-from pdcc.inference.fit import quiet_pyro
+from pdcc.inference.epoch_loop import in_parts, run_epochs
 from pdcc.inference.pretrain import PretrainConfig, pretrained_autoencoder
-from pdcc.models.autoencoder import Autoencoder
-from pdcc.pairs import PairData
-from pdcc.recipe import hold_out, tensors
-from pdcc.settings import check_count, check_device, check_number, show_progress
+from pdcc.inference.svi import quiet_pyro
+from pdcc.models.baselines.autoencoder import Autoencoder
+from pdcc.training import tensors
+from pdcc.validation import check_count, check_device, check_features, check_number, show_progress
 
-Floats64 = NDArray[np.float64]
 TrainEpoch = Callable[[int, Tensor], Tensor]
 
 
 class DeepPairClusterer(PairClusterer):
-    """A rival that trains an autoencoder's codes into clusters. Subclasses have the parameters checked in ``_check``.
+    """A baseline that trains an autoencoder's codes into clusters. Subclasses have the parameters checked in ``_check``.
 
     After the scaling asked for, features are divided by one number, their overall deviation, so that the weights of
     reconstruction against clustering mean the same in every unit of measurement.
 
-    Fitted attributes: memberships_ (N, K), labels_ (N,), history_ (one dict an epoch), status_, message_.
+    Fitted attributes: memberships_ (N, K), labels_ (N,), history_ (one dict per epoch), status_, message_.
     """
 
     hidden: Any
@@ -49,7 +49,7 @@ class DeepPairClusterer(PairClusterer):
     device: Any
     pretrained: str | Path | None
     progress: bool | None
-    tol: float = 0.0  # a rival that stops when few labels change has it as a parameter
+    tol: float = 0.0  # a baseline that stops when few labels change has it as a parameter
 
     def _check(self) -> None:
         if not isinstance(self.hidden, list | tuple):
@@ -71,14 +71,15 @@ class DeepPairClusterer(PairClusterer):
         check_device(self.device)
 
     def _shown(self, data: PairData, seed: int) -> PairData:
-        return hold_out(data, self.validation_fraction, seed)[0]
+        return hold_out(data, self.validation_fraction, seed).train(data)
 
-    def _train(self, x: Floats, data: PairData, start: Ints | None, seed: int) -> Ints:
+    def _train(self, x: Float32, data: PairData, start: Ints | None, seed: int) -> Ints:
         device, progress = check_device(self.device), show_progress(self.progress)
         deviation = float(np.sqrt(x.var(axis=0, dtype=np.float64).mean()))
         self.unit_ = deviation if deviation > 0 else 1.0
         features = self._tensor(x, device)
-        fitted, held, _ = hold_out(data, self.validation_fraction, seed)
+        split = hold_out(data, self.validation_fraction, seed)
+        fitted, held = split.train(data), split.test(data)
         config = PretrainConfig(
             tuple(int(width) for width in self.hidden), int(self.latent), int(self.pretrain_epochs),
             int(self.batch_size), float(self.corruption), seed,
@@ -105,7 +106,7 @@ class DeepPairClusterer(PairClusterer):
 
     @abstractmethod
     def _set_up(
-        self, net: Autoencoder, codes: Floats64, pairs: PairTensors, start: Ints | None, seed: int
+        self, net: Autoencoder, codes: Float64, pairs: PairTensors, start: Ints | None, seed: int
     ) -> tuple[nn.Module, TrainEpoch]:
         """The module to train, on the features' device, and how to train it for an epoch (see ``run_epochs``).
 
@@ -116,28 +117,28 @@ class DeepPairClusterer(PairClusterer):
     def _log_memberships(self, x: Tensor) -> Tensor:
         """log memberships (n, K) of features x (n, d) on the module's device."""
 
-    def _tensor(self, x: Floats, device: torch.device) -> Tensor:
+    def _tensor(self, x: Float32, device: torch.device) -> Tensor:
         return torch.as_tensor((x / self.unit_).astype(np.float32)).to(device)
 
-    def _memberships(self, x: Tensor) -> Floats64:
-        F: Floats64 = in_parts(self._log_memberships, x).double().exp().cpu().numpy()
+    def _memberships(self, x: Tensor) -> Float64:
+        F: Float64 = in_parts(self._log_memberships, x).double().exp().cpu().numpy()
         return np.asarray(F / F.sum(axis=1, keepdims=True))
 
-    def predict_proba(self, X: ArrayLike) -> Floats64:
+    def predict_proba(self, X: ArrayLike) -> Float64:
         """Memberships (n, K) of seen or unseen items X (n, d)."""
         check_is_fitted(self, "labels_")
         features = check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
         validate_data(self, X, skip_check_array=True, reset=False)
         return self._proba(self.scaler_(features))
 
-    def _proba(self, x: Floats) -> Floats64:
+    def _proba(self, x: Float32) -> Float64:
         return self._memberships(self._tensor(x, next(self.module_.parameters()).device))
 
-    def _assign(self, x: Floats) -> NDArray[np.int64]:
+    def _assign(self, x: Float32) -> Ints:
         return np.asarray(self._proba(x).argmax(axis=1), dtype=np.int64)
 
 
-def label_moments(Z: Floats64, labels: Ints, n_clusters: int) -> tuple[Floats64, Floats64]:
+def label_moments(Z: Float64, labels: Ints, n_clusters: int) -> tuple[Float64, Float64]:
     """Means and variances (K, L) of codes Z (N, L) under each label.
 
     One more item with the overall variance joins each label, and an empty label sits at the overall mean.

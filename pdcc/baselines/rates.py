@@ -1,11 +1,10 @@
 """Two rates turn any memberships into pair probabilities: how often "similar" is said within a cluster, and across."""
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pdcc.pairs import PairData
-
-Floats64 = NDArray[np.float64]
+from pdcc.arrays import Float64
+from pdcc.data.pairs import PairData
 
 # Half an answer of each kind, at either rate: keeps both off 0 and 1, where one surprise costs infinity.
 PRIOR = 0.5
@@ -13,7 +12,7 @@ MAX_STEPS = 500
 TOLERANCE = 1e-9
 
 
-def together(F: ArrayLike, data: PairData) -> Floats64:
+def together(F: ArrayLike, data: PairData) -> Float64:
     """<m_i, m_j>, the probability (M,) that two endpoints share a cluster, from memberships F (N, K)."""
     F = np.asarray(F, dtype=np.float64)
     return np.asarray(np.clip((F[data.i] * F[data.j]).sum(axis=1), 0.0, 1.0))
@@ -39,7 +38,7 @@ def two_rates(F: ArrayLike, data: PairData) -> tuple[float, float]:
     return a, b
 
 
-def two_rate_nll(F: ArrayLike, train: PairData, test: PairData) -> Floats64:
+def two_rate_nll(F: ArrayLike, train: PairData, test: PairData) -> Float64:
     """Negative log-likelihood (M,) of each answer of ``test``, with memberships F (N, K) and rates fitted on ``train``."""
     a, b = two_rates(F, train)
     p = b + (a - b) * together(F, test)

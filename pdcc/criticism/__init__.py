@@ -1,9 +1,9 @@
 """Model criticism: predictive checks, calibration, leave-one-out and simulation-based calibration."""
 
-from pdcc.criticism.calibration import Calibration, check_calibration, plot_calibration, run_calibration
-from pdcc.criticism.loo import Loo, check_loo, plot_loo, run_loo
-from pdcc.criticism.predictive import Predictive, Statistic, check_predictive, plot_predictive, run_predictive
-from pdcc.criticism.sbc import SBC, check_sbc, plot_sbc, run_sbc
+from pdcc.criticism.calibration import Calibration, check_calibration, run_calibration
+from pdcc.criticism.loo import Loo, check_loo, run_loo
+from pdcc.criticism.predictive import Predictive, Statistic, check_predictive, run_predictive
+from pdcc.criticism.sbc import SBC, check_sbc, run_sbc
 
 __all__ = [
     "SBC",
@@ -15,10 +15,6 @@ __all__ = [
     "check_loo",
     "check_predictive",
     "check_sbc",
-    "plot_calibration",
-    "plot_loo",
-    "plot_predictive",
-    "plot_sbc",
     "run_calibration",
     "run_loo",
     "run_predictive",

@@ -1,16 +1,12 @@
 """Do probabilities mean what they say? Reliability, scores, and tests with a known null distribution."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 from scipy.stats import norm, rankdata
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # Probabilities are kept this far from 0 and 1 before a logarithm is taken.
 CLIP = 1e-7
@@ -133,25 +129,6 @@ def check_calibration(result: Calibration, level: float = 0.01) -> pd.DataFrame:
         rows.append((name, estimate, expected, z, p, verdict, sentence))
     frame = pd.DataFrame(rows, columns=["test", "estimate", "expected", "z", "p", "verdict", "sentence"], dtype=object)
     return frame.astype({"expected": float})
-
-
-def plot_calibration(result: Calibration, ax: "Axes | None" = None) -> "Axes":
-    """Reliability curve with Wilson 95 % intervals over the diagonal, and where the probabilities lie."""
-    from matplotlib import pyplot as plt
-
-    ax = plt.subplots(figsize=(4.6, 4.6), layout="constrained")[1] if ax is None else ax
-    bars = np.histogram(result.probability, bins=30, range=(0, 1))[0]
-    ax.bar(np.linspace(0, 1, 30, endpoint=False), 0.25 * bars / bars.max(), 1 / 30, align="edge", color="0.88")
-    ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle="--", label="calibrated")
-    ends = np.abs(np.stack([result.observed - result.lower, result.upper - result.observed]))
-    ax.errorbar(
-        result.predicted, result.observed, ends, fmt="o-", ms=4, capsize=2, color="C0", label="answers, 95 % interval"
-    )
-    ax.set(xlabel="predicted P(similar)", ylabel="share answered similar", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
-    slope = "" if result.slope is None else f", slope {result.slope:.2f}"
-    ax.set_title(f"ECE {result.ece:.3f} ({result.ece_expected:.3f} by chance){slope}", fontsize="medium")
-    ax.legend(loc="upper left", frameon=False)
-    return ax
 
 
 def wilson(

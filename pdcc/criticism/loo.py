@@ -2,82 +2,18 @@
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pdcc.quiet import import_arviz
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
+from pdcc.posterior.inference_data import import_arviz, read_posterior
 
 # Stands for an infinite Pareto k.
 WORST_K = 10.0
 # Fewer draws leave too few in the tail for a shape to be estimated.
 FEWEST_DRAWS = 100
-
-
-@dataclass(frozen=True)
-class Posterior:
-    """The answers and how likely each draw finds them, out of an ``arviz.InferenceData``.
-
-    observed: (M,) bool. i, j: (M,) items. annotator: (M,) or None. log_likelihood: (S, M) float32.
-    """
-
-    observed: NDArray[np.bool_]
-    i: NDArray[np.int64]
-    j: NDArray[np.int64]
-    annotator: NDArray[np.int64] | None
-    log_likelihood: NDArray[np.float32]
-
-    def probability(self) -> NDArray[np.float64]:
-        """Posterior mean P(similar) of each answered pair, (M,), read off the log-likelihood.
-
-        This holds for every form of confusion, per-annotator ones too, where m_i' B m_j would not.
-        """
-        total = np.zeros(len(self.observed))
-        for chunk in np.array_split(self.log_likelihood, max(1, len(self.log_likelihood) // 50)):
-            total += np.exp(chunk.astype(np.float64)).sum(axis=0)
-        right = np.clip(total / len(self.log_likelihood), 0.0, 1.0)
-        return np.where(self.observed, right, 1 - right)
-
-
-def read_posterior(idata: Any) -> Posterior:
-    """Check and take the answers and their log-likelihood out of an ``arviz.InferenceData``."""
-    groups = {"observed_data": ("similar",), "log_likelihood": ("similar",), "constant_data": ("i", "j")}
-    for group, names in groups.items():
-        for name in names:
-            take(idata, group, name)
-    y = take(idata, "observed_data", "similar")
-    i, j = take(idata, "constant_data", "i").astype(np.int64), take(idata, "constant_data", "j").astype(np.int64)
-    ll = take(idata, "log_likelihood", "similar")
-    ll = ll.reshape(-1, ll.shape[-1])
-    if not len(y) == len(i) == len(j) == ll.shape[1]:
-        raise ValueError(
-            f"idata: expected one i, j and log-likelihood for each of the {len(y)} answers, found {len(i)}, {len(j)} and {ll.shape[1]}. Use the posterior and the pairs of one fit."
-        )
-    if not np.isfinite(ll).all():
-        row = int(np.flatnonzero(~np.isfinite(ll).all(axis=0))[0])
-        raise ValueError(
-            f"idata: expected finite log-likelihoods, found {ll[:, row].min()} for pair {row}. Keep probabilities away from 0 and 1, or fit again."
-        )
-    annotator = (
-        take(idata, "constant_data", "annotator").astype(np.int64) if "annotator" in idata.constant_data else None
-    )
-    return Posterior(y.astype(bool), i, j, annotator, ll)
-
-
-def take(idata: Any, group: str, name: str) -> NDArray[Any]:
-    """The array of one variable, or an error that says what is missing."""
-    if not hasattr(idata, group) or name not in getattr(idata, group):
-        found = ", ".join(idata.groups()) if hasattr(idata, "groups") else type(idata).__name__
-        raise ValueError(
-            f"idata: expected an arviz.InferenceData with the variable {name!r} in group {group!r}, found {found}. Make it with pdcc's posterior."
-        )
-    return np.asarray(getattr(idata, group)[name].values)
 
 
 @dataclass(frozen=True)
@@ -185,21 +121,3 @@ def check_loo(result: Loo, worst: int = 10) -> tuple[str, str, pd.DataFrame]:
         }
     )
     return verdict, sentence, table
-
-
-def plot_loo(result: Loo, ax: "Axes | None" = None) -> "Axes":
-    """Pareto k of every answer against its leave-one-out log density."""
-    from matplotlib import pyplot as plt
-
-    ax = plt.subplots(figsize=(5.4, 3.8), layout="constrained")[1] if ax is None else ax
-    for kind, colour in ((True, "C0"), (False, "C1")):
-        chosen = result.similar == kind
-        label = f"{'similar' if kind else 'different'} ({int(chosen.sum())})"
-        ax.scatter(
-            result.pointwise[chosen], result.pareto_k[chosen], s=8, alpha=0.5, color=colour, label=label, linewidths=0
-        )
-    ax.axhline(result.good_k, color="0.4", linestyle="--", linewidth=1, label=f"trusted up to {result.good_k:.2f}")
-    ax.set(xlabel="leave-one-out log density of the answer", ylabel="Pareto k")
-    ax.set_title(f"elpd {result.elpd:.1f} ± {result.se:.1f}", fontsize="medium")
-    ax.legend(frameon=False, fontsize="small")
-    return ax

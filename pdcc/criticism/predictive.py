@@ -7,20 +7,15 @@ and so can wedges (two answers that share an item), of which sparse random pairs
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pdcc.criticism.loo import read_posterior, take
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from pdcc.arrays import Bools, Float64, Ints
+from pdcc.posterior.inference_data import read_posterior, take
 
 # More candidate triangles than this are thinned by a random choice of base edges.
 MOST_CANDIDATES = 5_000_000
@@ -38,11 +33,11 @@ class Statistic:
 
     name: str
     labels: tuple[str, ...]
-    observed: Floats
-    replicated: Floats
+    observed: Float64
+    replicated: Float64
     count: Ints
     tail: str = "two"
-    twin: Floats | None = None
+    twin: Float64 | None = None
     absent: str = ""
 
 
@@ -107,7 +102,9 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
     Y = np.concatenate([y[:, None], replicated[chosen].T, twin], axis=1).astype(np.float32)
     S = len(chosen)
 
-    def statistic(name: str, values: Floats, count: Ints, labels: tuple[str, ...] = ("",), **options: Any) -> Statistic:
+    def statistic(
+        name: str, values: Float64, count: Ints, labels: tuple[str, ...] = ("",), **options: Any
+    ) -> Statistic:
         aims = options.pop("aims", False)
         return Statistic(
             name, labels, values[0], values[1 : 1 + S], count, twin=values[1 + S :] if aims else None, **options
@@ -176,53 +173,20 @@ def check_predictive(result: Predictive, level: float = 0.01, *, detail: bool = 
     return pd.DataFrame(rows, dtype=object)
 
 
-def plot_predictive(result: Predictive) -> "Figure":
-    """Replicated distributions with the observed value: histograms for single statistics, 90 % bars for families."""
-    from matplotlib import pyplot as plt
-
-    shown = [s for s in result.statistics if not s.absent]
-    columns = min(3, len(shown))
-    lines = -(-len(shown) // columns)
-    figure, axes = plt.subplots(
-        lines, columns, figsize=(3.8 * columns, 2.7 * lines), squeeze=False, layout="constrained"
-    )
-    for ax, s in zip(axes.flat, shown, strict=False):
-        ax.set_title(s.name, fontsize="medium")
-        if len(s.labels) == 1:
-            ax.hist(s.replicated[:, 0], bins=20, color="0.75", label="replicated")
-            ax.axvline(s.observed[0], color="C3", label="observed")
-            if s.twin is not None and len(s.twin):
-                ax.axvline(s.twin.mean(), color="C0", linestyle=":", label="if errors were transitive")
-            ax.set_yticks([])
-            continue
-        # The members furthest from their replicates, at most 15, so that names stay legible.
-        far = np.argsort(-_deviations(s, s.observed), kind="stable")[:15][::-1]
-        low, high = np.quantile(s.replicated[:, far], [0.05, 0.95], axis=0)
-        ax.hlines(np.arange(len(far)), low, high, color="0.75", linewidth=5)
-        ax.plot(s.observed[far], np.arange(len(far)), "o", color="C3", markersize=4)
-        ax.set_yticks(np.arange(len(far)), [s.labels[c] for c in far], fontsize="x-small")
-    for ax in axes.flat[len(shown) :]:
-        ax.set_axis_off()
-    handles: dict[str, Any] = {}
-    for ax in axes.flat:
-        handles |= dict(zip(*ax.get_legend_handles_labels()[::-1], strict=True))
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
-    return figure
-
-
-def _p_values(s: Statistic, values: Floats) -> Floats:
+def _p_values(s: Statistic, values: Float64) -> Float64:
     """p of each of ``values`` (C,) under the replicates; for a family, adjusted by the single-step maximum."""
     if len(s.labels) == 1:
         above = 1 + (s.replicated >= values).sum(axis=0)
         below = 1 + (s.replicated <= values).sum(axis=0)
         extreme = above if s.tail == "upper" else 2 * np.minimum(above, below)
     else:
-        largest = _deviations(s, s.replicated).max(axis=1)
-        extreme = 1 + (largest[:, None] >= _deviations(s, values)).sum(axis=0)
+        largest = deviations(s, s.replicated).max(axis=1)
+        extreme = 1 + (largest[:, None] >= deviations(s, values)).sum(axis=0)
     return np.asarray(np.minimum(1.0, extreme / (1 + len(s.replicated))))
 
 
-def _deviations(s: Statistic, values: Floats) -> Floats:
+def deviations(s: Statistic, values: Float64) -> Float64:
+    """How far values (..., C) lie from the replicates' means, in their standard deviations."""
     # Half an answer is added to the spread, so that one answer in a cell that replicates never fill is no scandal.
     sd = np.sqrt(s.replicated.var(axis=0) + (0.5 / s.count) ** 2)
     return np.asarray(np.abs(values - s.replicated.mean(axis=0)) / sd)
@@ -267,14 +231,14 @@ def _meaning(name: str, more: bool) -> str:
     return f"This annotator {'says similar' if name.startswith('positive') else 'departs from the clusters'} {side} than the model says. Use a confusion for each annotator."
 
 
-def _rates(cell: NDArray[np.intp], Y: NDArray[np.float32]) -> tuple[Floats, Ints]:
+def _rates(cell: NDArray[np.intp], Y: NDArray[np.float32]) -> tuple[Float64, Ints]:
     """Mean of Y (M, S) in each of C cells, (S, C), and the counts (C,)."""
     count = np.bincount(cell)
     inside = sparse.csr_matrix((np.ones(len(cell), np.float32), (cell, np.arange(len(cell)))))
     return np.asarray((inside @ Y).T / count, dtype=np.float64), count.astype(np.int64)
 
 
-def _spread(i: Ints, j: Ints, n_items: int, Y: NDArray[np.float32]) -> Floats:
+def _spread(i: Ints, j: Ints, n_items: int, Y: NDArray[np.float32]) -> Float64:
     """Answer-weighted standard deviation over items of their positive rates, (S, 1)."""
     touches = _touches(np.concatenate([i, j]), n_items)
     degree = np.bincount(np.concatenate([i, j]), minlength=n_items)
@@ -288,7 +252,7 @@ def _touches(ends: NDArray[np.integer[Any]], n_nodes: int) -> sparse.csr_matrix:
     return sparse.csr_matrix((np.ones(len(ends), np.float32), (ends, np.arange(len(ends)))), shape=(n_nodes, len(ends)))
 
 
-def _wedge_excess(u: Ints, v: Ints, w_u: Floats, w_v: Floats, R: Floats) -> tuple[Floats, int]:
+def _wedge_excess(u: Ints, v: Ints, w_u: Float64, w_v: Float64, R: Float64) -> tuple[Float64, int]:
     """Wedge excess (S, 1) of residuals R (M, S) over nodes u, v with weights (M, K), and the number of wedges."""
     nodes, ends = np.unique(np.concatenate([u, v]), return_inverse=True)
     degree = np.bincount(ends)
@@ -303,7 +267,7 @@ def _wedge_excess(u: Ints, v: Ints, w_u: Floats, w_v: Floats, R: Floats) -> tupl
 
 def _triangle_statistics(
     u: Ints, v: Ints, Y: NDArray[np.float32], rng: np.random.Generator
-) -> tuple[Floats, Floats, int]:
+) -> tuple[Float64, Float64, int]:
     """Closure and broken share, each (S, 1), and the number of triangles. Closure is NaN where nothing could close."""
     corners = _triangles(u, v, rng)
     closure, broken = np.full((Y.shape[1], 1), np.nan), np.zeros((Y.shape[1], 1))
@@ -341,7 +305,7 @@ def _triangles(u: Ints, v: Ints, rng: np.random.Generator) -> Ints:
     return np.asarray(first[np.column_stack([base, onward, closing])[found]], dtype=np.int64)
 
 
-def _seen_as(idata: Any, m: Floats) -> Floats:
+def _seen_as(idata: Any, m: Float64) -> Float64:
     """Distribution of the label an item gets, A m, (N, K), with A such that A'A is about the posterior mean B."""
     if "confusion" in idata.posterior:
         A = take(idata, "posterior", "confusion").mean(axis=(0, 1), dtype=np.float64)
@@ -354,7 +318,7 @@ def _seen_as(idata: Any, m: Floats) -> Floats:
     return np.asarray(q / q.sum(axis=1, keepdims=True))
 
 
-def _twins(q: Floats, i: Ints, j: Ints, n: int, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _twins(q: Float64, i: Ints, j: Ints, n: int, rng: np.random.Generator) -> Bools:
     """(M, n) answers read off labels drawn once an item from q (N, K)."""
     cumulative = np.cumsum(q, axis=1)[:, :-1]
     out = np.zeros((len(i), n), dtype=bool)

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,10 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom, chi2, kstest
 
 from pdcc.criticism.calibration import holm, wilson
-from pdcc.records import append_line
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from pdcc.storage.journal import append_line
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +110,7 @@ def check_sbc(result: SBC, level: float = 0.01) -> pd.DataFrame:
     # Where the truth lies among the draws, on (0, 1); the jitter inside a rank keeps ties from faking structure.
     jitter = np.random.default_rng(0).random((n, Q))
     place = (result.ranks + jitter) / (result.draws + 1)
-    counts, expected = _histogram(result.ranks, result.draws)
+    counts, expected = rank_histogram(result.ranks, result.draws)
     p_chi2 = [float(chi2.sf(((c - expected) ** 2 / expected).sum(), len(expected) - 1)) for c in counts]
     p_ecdf = [float(kstest(place[:, q], "uniform").pvalue) for q in range(Q)]
     adjusted = [p for p in holm([*p_chi2, *p_ecdf]) if p is not None]
@@ -133,40 +130,6 @@ def check_sbc(result: SBC, level: float = 0.01) -> pd.DataFrame:
             row |= {title: float(share[k]), f"{title}_low": float(low[k]), f"{title}_high": float(high[k])}
         rows.append(row | {"needed": needed, "verdict": verdict, "sentence": sentence})
     return pd.DataFrame(rows)
-
-
-def plot_sbc(result: SBC, *, most: int = 6) -> "Figure":
-    """Rank histograms with a 99 % binomial band (above) and ECDF minus the diagonal with its 99 % band (below).
-
-    A hump means too wide, a valley too narrow, a slope biased. Shows the first ``most`` quantities.
-    """
-    from matplotlib import pyplot as plt
-
-    n, names = len(result.ranks), result.names[:most]
-    counts, expected = _histogram(result.ranks, result.draws)
-    low, high = binom.ppf(0.005, n, expected / n), binom.ppf(0.995, n, expected / n)
-    edges = np.cumsum(np.append(0.0, expected / n))
-    figure, axes = plt.subplots(
-        2, len(names), figsize=(2.6 * len(names) + 0.6, 4.6), squeeze=False, layout="constrained", sharey="row"
-    )
-    grid = np.linspace(0, 1, 201)
-    # Kolmogorov's distance is below 1.628 / sqrt(n) with probability 0.99.
-    band = np.full_like(grid, 1.628 / math.sqrt(n))
-    for q, name in enumerate(names):
-        top, bottom = axes[0, q], axes[1, q]
-        top.stairs(high, edges, baseline=low, fill=True, color="0.6", alpha=0.5)
-        top.stairs(counts[q], edges, fill=True, color="C0", alpha=0.6)
-        top.stairs(expected, edges, baseline=None, color="0.3", linewidth=1)
-        top.set_title(name, fontsize="medium")
-        place = np.sort((result.ranks[:, q] + 0.5) / (result.draws + 1))
-        bottom.fill_between(grid, -band, band, color="0.6", alpha=0.4, linewidth=0)
-        bottom.step(grid, np.searchsorted(place, grid, side="right") / n - grid, where="post", color="C0")
-        bottom.axhline(0, color="0.3", linewidth=1)
-        bottom.set_xlabel("rank / draws")
-    axes[0, 0].set_ylabel("replicates")
-    axes[1, 0].set_ylabel("ECDF - uniform")
-    figure.suptitle(f"{n} replicates, {result.draws} draws, 99 % bands", fontsize="medium")
-    return figure
 
 
 def replicates_needed(level: float = 0.01, *, true: float = 0.8, claimed: float = 0.9, power: float = 0.8) -> int:
@@ -263,7 +226,7 @@ def _collect(records: list[dict[str, Any]], asked: int) -> SBC:
     )
 
 
-def _histogram(ranks: NDArray[np.int64], draws: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def rank_histogram(ranks: NDArray[np.int64], draws: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Counts (Q, bins) of ranks 0..draws, and the expected counts (bins,), which differ where bins do not divide them."""
     # At least 10 expected a bin keeps the chi-square approximation good; more than 20 bins only blur.
     bins = int(np.clip(len(ranks) // 10, 2, min(20, draws + 1)))

@@ -14,13 +14,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pdcc.identifiability.quantities import check_memberships, expect, in_words, r_net, sigma_max_v
-
-Floats = NDArray[np.float64]
+from pdcc.errors import expect
+from pdcc.identifiability.complexity import in_words, r_net, sigma_max_v
+from pdcc.validation import check_memberships
 
 # Every bound falls in M from here on: log(M)/M^(1/4), the slowest part, has its top at e^4.
 _FEWEST = math.exp(4.0)
@@ -272,7 +271,7 @@ def bounds_table(
     full_rank: bool | None = None,
     largest_volume: bool | None = None,
 ) -> pd.DataFrame:
-    """All bounds of one fit, a row each: theorem, statement, value, maximum, vacuous, probability, pairs_needed, reason.
+    """All bounds of one fit, one row each: theorem, statement, value, maximum, vacuous, probability, pairs_needed, reason.
 
     ``pairs_needed`` is the sentence that answers "how many pairs until this bound means anything?". The three
     conditions are those of Theorems 3.7 and 4.1; None is "not known".

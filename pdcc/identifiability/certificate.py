@@ -17,16 +17,12 @@ which visibly covers its parent: all x_k <= theta for k in some set, or x_k >= t
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
+from pdcc.arrays import Float64 as Array
+from pdcc.arrays import Ints as Index
+from pdcc.errors import CertificateError
 
 _ROUNDING = float(np.finfo(np.float64).eps)
-
-
-class CertificateError(RuntimeError):
-    """A certificate that does not prove what the result claims."""
 
 
 @dataclass(frozen=True)

@@ -2,21 +2,50 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pdcc.arrays import Bools, Float64, Floats
 from pdcc.criticism.calibration import check_calibration, holm, run_calibration
-from pdcc.criticism.predictive import check_predictive
-from pdcc.identifiability.ssc import SSCResult, check_ssc
+from pdcc.criticism.predictive import Predictive, check_predictive
+from pdcc.identifiability.ssc import SSCResult, SSCVerdict, check_ssc
 from pdcc.metrics import align, membership_mse
 
-Floats = NDArray[np.float64]
-Draws = NDArray[np.floating[Any]]
 Interval = tuple[float, float]
 
-HOLDS, FAILS, CANNOT_TELL = "holds", "fails", "cannot tell"
+
+class Verdict(StrEnum):
+    """What the data say about one condition."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    CANNOT_TELL = "cannot tell"
+
+
+class ConditionId(StrEnum):
+    """Which condition; ``TITLES`` says it in words."""
+
+    SCATTER = "scatter"
+    ANCHORS = "anchors"
+    RANK = "rank"
+    ALTERNATIVES = "alternatives"
+    FUNCTION_CLASS = "function-class"
+    INDEPENDENCE = "independence"
+    ALPHA = "alpha"
+
+
+HOLDS, FAILS, CANNOT_TELL = Verdict.HOLDS, Verdict.FAILS, Verdict.CANNOT_TELL
+TITLES = {
+    ConditionId.SCATTER: "scatter: SSC(eps)",
+    ConditionId.ANCHORS: "anchors",
+    ConditionId.RANK: "rank of A'A F'",
+    ConditionId.ALTERNATIVES: "no alternative optimum",
+    ConditionId.FUNCTION_CLASS: "function class",
+    ConditionId.INDEPENDENCE: "independent answers",
+    ConditionId.ALPHA: "alpha",
+}
 # P(condition | data) above SURE supports it and below 1 - SURE denies it.
 SURE = 0.9
 # Smallest over largest singular value of B F': below LOW the answers hardly distinguish some direction.
@@ -37,17 +66,22 @@ DEPENDENT = 0.05
 class Condition:
     """One row of the diagnosis.
 
-    verdict: "holds", "fails" or "cannot tell"; probability and prior: [lower, upper] bounds on P(condition | data) and its
+    probability and prior: [lower, upper] bounds on P(condition | data) and its
     value before any answer, or None; evidence: what the verdict rests on; advice: a sentence to act on, empty where none is due.
     """
 
-    name: str
+    id: ConditionId
     theorem: str
-    verdict: str
+    verdict: Verdict
     probability: Interval | None = None
     prior: Interval | None = None
     evidence: dict[str, float | str] = field(default_factory=dict)
     advice: str = ""
+
+    @property
+    def title(self) -> str:
+        """The condition in words."""
+        return TITLES[self.id]
 
 
 @dataclass(frozen=True)
@@ -61,7 +95,9 @@ class Scattered:
         """[#satisfied / S, 1 - #violated / S]: undecided draws widen it, none is dropped."""
         verdicts = [r.verdict for r in self.results]
         n = len(verdicts)
-        return verdicts.count("satisfied") / n, (n - verdicts.count("violated")) / n  # 1 - v / n may round below s / n
+        return verdicts.count(SSCVerdict.SATISFIED) / n, (
+            n - verdicts.count(SSCVerdict.VIOLATED)
+        ) / n  # 1 - v / n may round below s / n
 
     def anchored(self, eps: float) -> Interval:
         """The share with anchors, rho(1) >= 1 - eps; unknown ratios widen the interval."""
@@ -69,7 +105,7 @@ class Scattered:
         return float(np.mean(ratios >= 1 - eps)), float(np.mean((ratios >= 1 - eps) | np.isnan(ratios)))
 
 
-def scattered(draws: Sequence[Draws] | Draws, eps: float, work: float, seed: int = 0) -> Scattered:
+def scattered(draws: Sequence[Floats] | Floats, eps: float, work: float, seed: int = 0) -> Scattered:
     """Check every (N, K) of ``draws``, within ``work`` in all."""
     each = max(work / max(len(draws), 1), 1e-3)
     return Scattered(tuple(check_ssc(F, eps=eps, work_limit=each, random_state=seed) for F in draws))
@@ -80,7 +116,7 @@ def middle(result: SSCResult) -> float:
     return (result.rho_lb + result.rho_ub) / 2
 
 
-def neighbour_average(F: Floats, features: NDArray[np.floating[Any]], n_neighbours: int = NEIGHBOURS) -> Floats:
+def neighbour_average(F: Float64, features: Floats, n_neighbours: int = NEIGHBOURS) -> Float64:
     """F (N, K) averaged over each item's nearest neighbours in the features (N, d), itself among them.
 
     Noise in F inflates its hull; what neighbours share does not vanish in the average.
@@ -92,7 +128,7 @@ def neighbour_average(F: Floats, features: NDArray[np.floating[Any]], n_neighbou
     return np.asarray(F[near].mean(axis=1))
 
 
-def _verdict(probability: Interval) -> str:
+def _verdict(probability: Interval) -> Verdict:
     return HOLDS if probability[0] >= SURE else FAILS if probability[1] <= 1 - SURE else CANNOT_TELL
 
 
@@ -102,9 +138,9 @@ def scatter_condition(
     """SSC(eps): supported only where the draws, their mean and the neighbour-averaged mean agree."""
     verdict = _verdict(draws.interval)
     points = {mean.verdict, averaged.verdict}
-    if verdict == HOLDS and points != {"satisfied"}:
+    if verdict == HOLDS and points != {SSCVerdict.SATISFIED}:
         verdict = CANNOT_TELL
-    # Estimated memberships keep off the faces (a true ratio of 1 reads .93 at 20 answers an item), so only a ratio far
+    # Estimated memberships keep off the faces (a true ratio of 1 reads .93 at 20 answers per item), so only a ratio far
     # below 1 - eps counts against the condition.
     if verdict != HOLDS:
         short = max(mean.rho_ub, averaged.rho_ub) < 1 - eps - CLEARLY
@@ -118,18 +154,18 @@ def scatter_condition(
     }
     advice = ""
     if verdict != HOLDS:
-        worst = averaged if averaged.verdict == "violated" else mean
+        worst = averaged if averaged.verdict is SSCVerdict.VIOLATED else mean
         which = "" if worst.witness is None else f" (least covered: near cluster {int(np.argmin(worst.witness))})"
         advice = f"Add items that belong to one or two clusters clearly{which}, or fit fewer clusters: mixed items alone leave room for other solutions."
     elif free and prior[0] >= SURE:
         advice = "The volume term alone would make the fitted memberships look scattered: that the scatter condition holds shows consistency, not proof."
-    return Condition("scatter: SSC(eps)", "Thm 3.7, Thm 4.1", verdict, draws.interval, prior, evidence, advice)
+    return Condition(ConditionId.SCATTER, "Thm 3.7, Thm 4.1", verdict, draws.interval, prior, evidence, advice)
 
 
 def anchor_condition(
     draws: Scattered,
     prior: Scattered,
-    mean: Floats,
+    mean: Float64,
     of_mean: SSCResult,
     of_averaged: SSCResult,
     eps: float,
@@ -154,10 +190,12 @@ def anchor_condition(
         "ratio neighbour-averaged": of_averaged.anchor_ratio,
         **purest,
     }
-    return Condition("anchors", "Thm 3.4, Thm 3.5", verdict, probability, prior.anchored(eps), evidence, advice)
+    return Condition(
+        ConditionId.ANCHORS, "Thm 3.4, Thm 3.5", verdict, probability, prior.anchored(eps), evidence, advice
+    )
 
 
-def rank_condition(draws: Draws, agreement: Floats) -> Condition:
+def rank_condition(draws: Floats, agreement: Float64) -> Condition:
     """rank(A'A F') = K: the ratio of the smallest to the largest singular value of B F' in every draw.
 
     Columns of F are scaled to equal length first: that leaves the rank, and a small cluster does not pass for a confounded one.
@@ -188,10 +226,10 @@ def rank_condition(draws: Draws, agreement: Floats) -> Condition:
         "95 %": float(high),
     }
     probability = (float(np.mean(np.array(ratios) > RANK_GOOD)), float(np.mean(np.array(ratios) >= RANK_LOW)))
-    return Condition("rank of A'A F'", "Thm 4.1", verdict, probability, None, evidence, advice)
+    return Condition(ConditionId.RANK, "Thm 4.1", verdict, probability, None, evidence, advice)
 
 
-def alpha_condition(probability: Floats) -> Condition:
+def alpha_condition(probability: Float64) -> Condition:
     """alpha: how far P(similar) of the asked pairs (M,) stays from 0 and 1. Reported, never enforced."""
     away = np.minimum(probability, 1 - probability)
     evidence: dict[str, float | str] = {
@@ -200,7 +238,7 @@ def alpha_condition(probability: Floats) -> Condition:
     }
     verdict = HOLDS if away.min() > 0 else FAILS
     return Condition(
-        "alpha",
+        ConditionId.ALPHA,
         "Lemma 3.3",
         verdict,
         None,
@@ -210,11 +248,11 @@ def alpha_condition(probability: Floats) -> Condition:
     )
 
 
-def class_condition(probability: Floats, similar: NDArray[np.bool_]) -> Condition:
+def class_condition(probability: Float64, similar: Bools) -> Condition:
     """Function class: held-out answers (M,) follow their predicted probabilities."""
     if len(similar) < 30:
         return Condition(
-            "function class",
+            ConditionId.FUNCTION_CLASS,
             "Assumption 3.2",
             CANNOT_TELL,
             None,
@@ -239,27 +277,27 @@ def class_condition(probability: Floats, similar: NDArray[np.bool_]) -> Conditio
         advice = (
             f"{refuted} held-out answers had no probability at all under the fit. Allow for a confusion, or fit again."
         )
-        return Condition("function class", "Assumption 3.2", FAILS, None, None, evidence, advice)
+        return Condition(ConditionId.FUNCTION_CLASS, "Assumption 3.2", FAILS, None, None, evidence, advice)
     if len(bad) == 0:
         told = bool((table["verdict"] == "calibrated").any())
         advice = "" if told else "The held-out answers cannot show calibration: hold out more of them."
         return Condition(
-            "function class", "Assumption 3.2", HOLDS if told else CANNOT_TELL, None, None, evidence, advice
+            ConditionId.FUNCTION_CLASS, "Assumption 3.2", HOLDS if told else CANNOT_TELL, None, None, evidence, advice
         )
     advice = f"{bad['sentence'].iloc[0]} Try a wider net, another confusion, or more answers."
-    return Condition("function class", "Assumption 3.2", FAILS, None, None, evidence, advice)
+    return Condition(ConditionId.FUNCTION_CLASS, "Assumption 3.2", FAILS, None, None, evidence, advice)
 
 
 @dataclass(frozen=True)
-class Rivals:
+class Alternatives:
     """Other solutions that predict held-out answers as well: their distance to the fitted one and the map between.
 
-    distance: membership MSE of each, (R,). determinant: |det Q| of the best linear map F Q = F_rival, (R,).
+    distance: membership MSE of each, (R,). determinant: |det Q| of the best linear map F Q = F_other, (R,).
     better: how much better the best of them predicts a held-out answer, in nats, over its standard error.
     """
 
-    distance: Floats
-    determinant: Floats
+    distance: Float64
+    determinant: Float64
     better: float
     n_tried: int
     compared_on: str = "held-out answers"
@@ -270,24 +308,24 @@ class Rivals:
         return float(self.distance.mean()) if len(self.distance) else None
 
 
-def linear_map(F: Floats, other: Floats) -> Floats:
+def linear_map(F: Float64, other: Float64) -> Float64:
     """Q (K, K) with F Q closest to ``other``, clusters of ``other`` in the order that fits F best."""
     found, *_ = np.linalg.lstsq(F, other[:, align(F, other)], rcond=None)
     return np.asarray(found)
 
 
-def find_rivals(
-    F: Floats, nll: Floats, others: Draws, other_nll: Floats, base: float, compared_on: str = "held-out answers"
-) -> Rivals:
+def find_alternatives(
+    F: Float64, nll: Float64, others: Floats, other_nll: Float64, base: float, compared_on: str = "held-out answers"
+) -> Alternatives:
     """Of the solutions ``others`` (R, N, K), those that predict held-out answers as well as the best.
 
-    nll: of the fitted solution on each held-out answer, (H,); other_nll: (R, H); base: nats an answer of knowing only how often
+    nll: of the fitted solution on each held-out answer, (H,); other_nll: (R, H); base: nats per answer of knowing only how often
     "similar" is said. As well: within two standard errors, after allowing all others the median of their losses, which is what being
     fitted to reweighted answers costs, but no more than a quarter of what the best gains over ``base``.
     """
-    everyone = np.concatenate([nll[None], other_nll])
-    best = everyone[everyone.mean(axis=1).argmin()]
-    gap = everyone - best
+    both = np.concatenate([nll[None], other_nll])
+    best = both[both.mean(axis=1).argmin()]
+    gap = both - best
     se = gap.std(axis=1, ddof=min(1, gap.shape[1] - 1)) / np.sqrt(gap.shape[1])
     cost = min(float(np.median(gap[1:].mean(axis=1))), max(0.0, (base - float(best.mean())) / 4))
     equal = gap.mean(axis=1) <= 2 * se + cost + 1e-12
@@ -295,41 +333,47 @@ def find_rivals(
     distance = np.array([membership_mse(F, F_r) for F_r in kept])
     determinant = np.array([abs(np.linalg.det(linear_map(F, F_r))) for F_r in kept])
     better = float(gap[0].mean() / se[0]) if se[0] > 0 else 0.0
-    return Rivals(distance, determinant, better, len(others), compared_on)
+    return Alternatives(distance, determinant, better, len(others), compared_on)
 
 
-def rival_condition(rivals: Rivals) -> Condition:
-    """Largest volume among the optima: no rival fits as well and is not a permutation of the fitted solution."""
+def alternatives_condition(alternatives: Alternatives) -> Condition:
+    """Largest volume among the optima: no other solution fits as well and is not a permutation of the fitted one."""
     evidence: dict[str, float | str] = {
-        "restarts": float(rivals.n_tried),
-        "compared on": rivals.compared_on,
-        "that predict as well": float(len(rivals.distance)),
-        "fitted one behind the best (z)": rivals.better,
+        "restarts": float(alternatives.n_tried),
+        "compared on": alternatives.compared_on,
+        "that predict as well": float(len(alternatives.distance)),
+        "fitted one behind the best (z)": alternatives.better,
     }
-    if not len(rivals.distance):
+    if not len(alternatives.distance):
         advice = "No restart predicts held-out answers as well as the fitted solution: nothing to compare it with. Ask for more restarts."
-        return Condition("no rival", "Thm 4.1", CANNOT_TELL, None, None, evidence, advice)
-    far = int(rivals.distance.argmax())
+        return Condition(ConditionId.ALTERNATIVES, "Thm 4.1", CANNOT_TELL, None, None, evidence, advice)
+    far = int(alternatives.distance.argmax())
     evidence |= {
-        "mean distance (MSE)": float(rivals.distance.mean()),
-        "largest distance": float(rivals.distance[far]),
-        "|det Q| there": float(rivals.determinant[far]),
+        "mean distance (MSE)": float(alternatives.distance.mean()),
+        "largest distance": float(alternatives.distance[far]),
+        "|det Q| there": float(alternatives.determinant[far]),
     }
-    share = float(np.mean(rivals.distance <= SAME))
-    verdict = HOLDS if rivals.distance.max() <= SAME else FAILS if np.median(rivals.distance) > SAME else CANNOT_TELL
+    share = float(np.mean(alternatives.distance <= SAME))
+    verdict = (
+        HOLDS
+        if alternatives.distance.max() <= SAME
+        else FAILS
+        if np.median(alternatives.distance) > SAME
+        else CANNOT_TELL
+    )
     advice = ""
     if verdict != HOLDS:
-        advice = f"{round((1 - share) * len(rivals.distance))} of {len(rivals.distance)} refits explain the answers as well with other memberships: ask more pairs, or fit with a larger volume."
-    if rivals.better > 3:
+        advice = f"{round((1 - share) * len(alternatives.distance))} of {len(alternatives.distance)} refits explain the answers as well with other memberships: ask more pairs, or fit with a larger volume."
+    if alternatives.better > 3:
         verdict = CANNOT_TELL if verdict == HOLDS else verdict
         advice = "A restart predicts held-out answers better than the fitted solution: fit again with more restarts (n_init)."
-    return Condition("no rival", "Thm 4.1", verdict, (share, share), None, evidence, advice)
+    return Condition(ConditionId.ALTERNATIVES, "Thm 4.1", verdict, (share, share), None, evidence, advice)
 
 
-def independence_condition(predictive: Any) -> Condition:
+def independence_condition(predictive: Predictive) -> Condition:
     """Answers independent given memberships: triangles and wedges as in replicated answers (p adjusted by Holm over them).
 
-    evidence["errors"] is "consistent" where an item's answers support each other too much (errors made once an item), and
+    evidence["errors"] is "consistent" where an item's answers support each other too much (errors made once per item), and
     "contradictory" where they do so too little.
     """
     table = check_predictive(predictive, level=DEPENDENT)
@@ -345,11 +389,11 @@ def independence_condition(predictive: Any) -> Condition:
         )
         evidence["errors"] = "consistent" if consistent else "contradictory"
         advice = (
-            "Errors are consistent across an item's pairs, as when each item is labelled once and labels compared: count on fewer effective answers, and ask several people."
+            "Errors are consistent across an item's pairs, as when each item is labelled once and labels compared: count on fewer effective answers, and ask several annotators."
             if consistent
             else "Answers contradict each other more than the model expects: look at what annotators disagree about, or allow for a confusion."
         )
-        return Condition("independent answers", "model", FAILS, None, None, evidence, advice)
+        return Condition(ConditionId.INDEPENDENCE, "model", FAILS, None, None, evidence, advice)
     fits = any(row["verdict"] == "fits" for row in rows)
     advice = "" if fits else "Too few pairs share items to see dependence: ask pairs that form triangles."
-    return Condition("independent answers", "model", HOLDS if fits else CANNOT_TELL, None, None, evidence, advice)
+    return Condition(ConditionId.INDEPENDENCE, "model", HOLDS if fits else CANNOT_TELL, None, None, evidence, advice)

@@ -1,29 +1,30 @@
-"""What a diagnosis rests on: posterior draws, prior draws, scatter certificates, rivals and predictive checks."""
+"""What a diagnosis rests on: posterior draws, prior draws, scatter certificates, alternative optima and predictive checks."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pdcc.arrays import Bools, Float32, Float64
 from pdcc.criticism.predictive import Predictive, run_predictive
+from pdcc.data.pairs import PairData
+from pdcc.fitted import Fitted
 from pdcc.identifiability import conditions as c
 from pdcc.identifiability.ssc import SSCResult, check_ssc
-from pdcc.inference.evaluate import pair_nll, point_agreement
-from pdcc.inference.posterior import Draws, svi_posterior
+from pdcc.inference.predict import pair_nll
+from pdcc.inference.variational import Draws, svi_posterior
 from pdcc.metrics import membership_mse
-from pdcc.pairs import PairData
-from pdcc.posterior import head_draws, head_of, prior_memberships, restarts, to_inference_data
-from pdcc.recipe import fingerprint, hold_out, tensors
-
-Floats = NDArray[np.float64]
+from pdcc.posterior.draws import SampleConfig
+from pdcc.posterior.inference_data import to_inference_data
+from pdcc.posterior.last_layer import last_layer_draws, last_layer_of, prior_memberships
+from pdcc.posterior.refits import refit
+from pdcc.training import tensors
 
 # How the work for scatter checks is shared: draws, prior draws, and each of the two point estimates.
 SHARES = (0.7, 0.15, 0.075)
 STEPS = 300
 # Predictive p-values below the level asked for take this many replicates, however few draws are checked for scatter.
 REPLICATES = 200
-# The weight of the volume term is a choice: solutions for other weights that predict as well are rivals too.
+# The weight of the volume term is a choice: solutions for other weights that predict as well are alternatives too.
 VOLUMES = (1.0, 1 / 3, 3.0)
 
 
@@ -33,28 +34,28 @@ class Evidence:
 
     draws: memberships (S, N, K) and agreement (S, K, K) of SVI draws; mean: their mean memberships, (N, K).
     spread: mean distance (membership MSE) of the draws from the fitted memberships.
-    of_draws, of_prior, of_mean, of_averaged: scatter checks. rivals: refits that predict as well.
+    of_draws, of_prior, of_mean, of_averaged: scatter checks. alternatives: refits that predict as well.
     held_out: probability and answer of every held-out pair, (H,) each. asked: fitted probability of every pair, (M,).
     """
 
-    draws: NDArray[np.float32]
-    agreement: Floats
-    mean: Floats
+    draws: Float32
+    agreement: Float64
+    mean: Float64
     spread: float
     of_draws: c.Scattered
     of_prior: c.Scattered
     of_mean: SSCResult
     of_averaged: SSCResult
     predictive: Predictive
-    rivals: c.Rivals
-    held_out: tuple[Floats, NDArray[np.bool_]]
-    asked: Floats
+    alternatives: c.Alternatives
+    held_out: tuple[Float64, Bools]
+    asked: Float64
     free: bool
     posterior: Draws
 
 
 def gather(
-    est: Any,
+    fitted: Fitted,
     data: PairData,
     *,
     draws: int,
@@ -64,49 +65,48 @@ def gather(
     seed: int,
     progress: bool = False,
 ) -> Evidence:
-    """Draw, check, refit and replicate for a fitted estimator; arguments are those of ``diagnose``."""
-    recipe, x, data = est._fitted_recipe(), est._scaled(data.features), est.known(data)
-    _, held, _ = hold_out(data, recipe.validation_fraction, recipe.seed)
-    if held is not None and est.story_.get("held_out_sha256") not in (None, fingerprint(held)):
+    """Draw, check, refit and replicate for a fit; arguments are those of ``diagnose``."""
+    if not fitted.holds(data):
         raise ValueError(
-            "pairs, similar, annotators: expected the answers that were fitted, in their order and with their annotators, found others. Pass what fit was given: answers that were fitted cannot serve as held out."
+            "pairs, similar: expected the answers that were fitted, in their order, found others. Pass what fit was given: answers that were fitted cannot serve as held out."
         )
-    fitted = est._memberships(data.features)
+    held = fitted.split.test(data)
+    data = fitted.known(data)
+    held = None if held is None else fitted.known(held)
+    x, point = fitted.scaled(data.features), fitted.memberships(data.features)
 
-    head = head_of(est.model_, est.guide_, data, x, scale=None)
+    layer = last_layer_of(fitted.model, fitted.guide, data, x, prior_scale=None)
     many = max(draws, REPLICATES)
-    found = svi_posterior(head.model, head.batch, head.start, draws=many, steps=STEPS, seed=seed, progress=progress)
-    drawn = head_draws(head, found, fitted)
+    found = svi_posterior(layer.model, layer.batch, layer.start, draws=many, steps=STEPS, seed=seed, progress=progress)
+    drawn = last_layer_draws(layer, found, point)
     F, B = drawn.memberships[0, :draws], drawn.agreement[0, :draws]
     mean = F.mean(axis=0, dtype=np.float64)
     mean /= mean.sum(axis=1, keepdims=True)
-    of_prior = c.scattered(prior_memberships(head, max(draws // 4, 2), seed), eps, SHARES[1] * work)
+    of_prior = c.scattered(prior_memberships(layer, max(draws // 4, 2), seed), eps, SHARES[1] * work)
     of_draws = c.scattered(F, eps, SHARES[0] * work)
     averaged = c.neighbour_average(mean, x.cpu().numpy())
     of_mean, of_averaged = (check_ssc(one, eps=eps, work_limit=SHARES[2] * work) for one in (mean, averaged))
 
-    idata = to_inference_data(drawn, data, method="svi", seed=seed, settings={})
+    idata = to_inference_data(drawn, data, SampleConfig("svi", 1, many, seed), fitted.config)
     predictive = run_predictive(idata, draws=many, twins=20, seed=seed)
     # Where an item's answers go wrong together, items and not answers are what a bootstrap must draw.
     errors = c.independence_condition(predictive).evidence.get("errors")
     reweight = "items" if errors == "consistent" else "pairs"
-    members = restarts(
-        recipe,
-        est.model_,
+    members = refit(
+        fitted,
         data,
-        x,
         chains=n_restarts,
         draws=1,
-        seed=seed + est.seed_,
+        seed=seed + fitted.config.seed,
         reweight=reweight,
         volumes=VOLUMES,
         progress=progress,
     )
     tested = tensors(data if held is None else held, x)
     others = members.memberships(x)
-    theirs = members.agreement if members.everyone is None else members.everyone
-    everyone = [(x.new_tensor(fitted), point_agreement(est.model_, est.guide_)), *zip(others, theirs, strict=True)]
-    nll = np.stack([pair_nll(F_r, B_r, tested).double().cpu().numpy() for F_r, B_r in everyone])
+    theirs = members.agreement if members.by_annotator is None else members.by_annotator
+    solutions = [(x.new_tensor(point), fitted.agreement()), *zip(others, theirs, strict=True)]
+    nll = np.stack([pair_nll(F_r, B_r, tested).double().cpu().numpy() for F_r, B_r in solutions])
     similar = tested.similar.cpu().numpy() > 0.5
     rate = float(similar.mean().clip(1e-6, 1 - 1e-6))
     base = float(-np.mean(np.where(similar, np.log(rate), np.log1p(-rate))))
@@ -114,20 +114,20 @@ def gather(
     compared_on = "held-out answers" if held is not None else "fitted answers, since none were held out"
     n_held = 0 if held is None else len(held)  # answers that were fitted to show no calibration
     yes = replace(tensors(data, x), similar=x.new_ones(len(data)))
-    asked = np.exp(-pair_nll(*everyone[0], yes).double().cpu().numpy())
+    asked = np.exp(-pair_nll(*solutions[0], yes).double().cpu().numpy())
     return Evidence(
         draws=F,
         agreement=B,
         mean=mean,
-        spread=float(np.mean([membership_mse(fitted, one) for one in F])),
+        spread=float(np.mean([membership_mse(point, one) for one in F])),
         of_draws=of_draws,
         of_prior=of_prior,
         of_mean=of_mean,
         of_averaged=of_averaged,
         predictive=predictive,
-        rivals=c.find_rivals(fitted, nll[0], others.cpu().numpy(), nll[1:], base, compared_on),
+        alternatives=c.find_alternatives(point, nll[0], others.cpu().numpy(), nll[1:], base, compared_on),
         held_out=(np.where(similar, likelihood, 1 - likelihood).clip(0, 1)[:n_held], similar[:n_held]),
         asked=asked,
-        free=recipe.confusion != "none",
+        free=fitted.free_confusion,
         posterior=found,
     )

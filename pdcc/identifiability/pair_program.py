@@ -14,14 +14,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from pdcc.arrays import Float64 as Array
+from pdcc.arrays import Ints as Index
 from pdcc.identifiability.certificate import Leaf, Split, split_rows
 from pdcc.identifiability.work import Budget
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 # Work of one Newton step, of one product of numbers in it, and of one entry of the matrix of all products (see `Budget`).
 _STEP, _PRODUCT, _ENTRY = 8e-4, 6e-11, 1e-8

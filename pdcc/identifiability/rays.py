@@ -4,12 +4,10 @@ import time
 
 import highspy
 import numpy as np
-from numpy.typing import NDArray
 
+from pdcc.arrays import Float64 as Array
+from pdcc.arrays import Ints as Index
 from pdcc.identifiability.work import Budget
-
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
 
 # Work of one program, of one of its pivots and of one number looked at (see `Budget`).
 _PROGRAM, _PIVOT, _NUMBER = 4e-4, 6e-5, 2e-9

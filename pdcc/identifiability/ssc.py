@@ -7,28 +7,29 @@ simplex. The *scatter ratio* rho is the radius of the largest ball around c insi
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from enum import StrEnum
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from pdcc.checks import PairDataError, first_row
-from pdcc.identifiability.certificate import (
-    Certificate,
-    CertificateError,
-    Leaf,
-    Split,
-    Verification,
-    level_of,
-    verify,
-)
+from pdcc.arrays import Float64 as Array
+from pdcc.arrays import Ints as Index
+from pdcc.errors import CertificateError, PairDataError
+from pdcc.identifiability.certificate import Certificate, Leaf, Split, Verification, level_of, verify
 from pdcc.identifiability.pair_program import PairProgram, Region, cover
 from pdcc.identifiability.rays import RayProgram, separation
 from pdcc.identifiability.work import Budget
+from pdcc.validation import check_memberships
 
-Array = NDArray[np.float64]
-Index = NDArray[np.int64]
-Verdict = Literal["satisfied", "violated", "undecided"]
+
+class SSCVerdict(StrEnum):
+    """Whether SSC(eps) holds."""
+
+    SATISFIED = "satisfied"
+    VIOLATED = "violated"
+    UNDECIDED = "undecided"
+
 
 # Verdicts compare rho with 1 - eps up to this: the programs are solved to about 1e-9 and rho = 1 exactly must count as 1.
 DECISION_TOLERANCE = 1e-6
@@ -54,7 +55,7 @@ class SSCResult:
     ``certificate``: what `verify` checks again; ``stage``: the step that decided; ``seconds``: time taken.
     """
 
-    verdict: Verdict
+    verdict: SSCVerdict
     rho_lb: float
     rho_ub: float
     anchor_ratio: float
@@ -76,7 +77,7 @@ class SSCResult:
         threshold = 1.0 - self.eps - DECISION_TOLERANCE
         n_clusters = self.memberships.shape[1]
         if self.certificate is None:
-            if n_clusters == 1 and self.verdict == "satisfied":
+            if n_clusters == 1 and self.verdict is SSCVerdict.SATISFIED:
                 return Verification(1.0, 1.0, 0, 0.0)
             raise CertificateError("certificate: there is none.")
         found = verify(self.certificate, self.memberships)
@@ -84,9 +85,9 @@ class SSCResult:
             raise CertificateError(
                 f"rho in [{self.rho_lb}, {self.rho_ub}] is claimed, [{found.rho_lb}, {found.rho_ub}] is proved."
             )
-        if self.verdict == "satisfied" and found.rho_lb < threshold:
+        if self.verdict is SSCVerdict.SATISFIED and found.rho_lb < threshold:
             raise CertificateError(f"satisfied is claimed, but only rho >= {found.rho_lb} is proved.")
-        if self.verdict == "violated":
+        if self.verdict is SSCVerdict.VIOLATED:
             if self.witness is None or found.rho_ub >= threshold:
                 raise CertificateError(f"violated is claimed, but only rho <= {found.rho_ub} is proved.")
             slack = float((self.memberships @ self.witness).min()) - self.eps / n_clusters
@@ -95,7 +96,7 @@ class SSCResult:
         return found
 
     def __str__(self) -> str:
-        how = "gave up" if self.verdict == "undecided" else f"decided by {self.stage}"
+        how = "gave up" if self.verdict is SSCVerdict.UNDECIDED else f"decided by {self.stage}"
         return (
             f"SSC(eps={self.eps:g}) {self.verdict}: scatter ratio in [{self.rho_lb:.4f}, {self.rho_ub:.4f}], threshold "
             f"{1.0 - self.eps:g}, anchor ratio {self.anchor_ratio:.4f}; {how} after {self.seconds:.2f} s. "
@@ -122,7 +123,7 @@ def check_ssc(
     open then is "undecided".
     """
     began = time.perf_counter()
-    F = _check_memberships(memberships)
+    F = check_memberships(memberships)
     _check_number("eps", eps, 0.0, 1.0, "at least 0 and below 1", "Use 0.05, or 0 for SSC1 itself.")
     if gap is not None:
         _check_number("gap", gap, 1e-9, np.inf, "None or a width of at least 1e-9", "Use None to stop at the verdict.")
@@ -133,7 +134,7 @@ def check_ssc(
         raise PairDataError("random_state", "an integer of at least 0", repr(random_state), "Use 0.")
     if F.shape[1] == 1:
         sentence = "holds: one cluster is its own anchor."
-        return SSCResult("satisfied", 1.0, 1.0, 1.0, sentence, None, None, "one cluster", 0.0, float(eps), F)
+        return SSCResult(SSCVerdict.SATISFIED, 1.0, 1.0, 1.0, sentence, None, None, "one cluster", 0.0, float(eps), F)
     budget = Budget(float(work_limit), None if time_limit is None else began + time_limit)
     search = _Search(F, float(eps), budget, random_state)
     stage = search.decide()
@@ -151,9 +152,9 @@ def check_ssc(
         rho_ub=proved.rho_ub,
         anchor_ratio=search.anchor_ratio,
         exact=exact,
-        witness=_witness(F, certificate.direction, float(eps)) if verdict == "violated" else None,
+        witness=_witness(F, certificate.direction, float(eps)) if verdict is SSCVerdict.VIOLATED else None,
         certificate=certificate,
-        stage=stage if verdict != "undecided" else "none",
+        stage=stage if verdict is not SSCVerdict.UNDECIDED else "none",
         seconds=time.perf_counter() - began,
         eps=float(eps),
         memberships=F,
@@ -177,13 +178,13 @@ class _Search:
         self.inner: tuple[tuple[Index, ...], tuple[Array, ...]] = ((), ())
         self._pairs: PairProgram | None = None
 
-    def verdict(self, rho_lb: float, rho_ub: float) -> Verdict:
+    def verdict(self, rho_lb: float, rho_ub: float) -> SSCVerdict:
         if rho_ub < self.threshold - DECISION_TOLERANCE:
-            return "violated"
-        return "satisfied" if rho_lb >= self.threshold - DECISION_TOLERANCE else "undecided"
+            return SSCVerdict.VIOLATED
+        return SSCVerdict.SATISFIED if rho_lb >= self.threshold - DECISION_TOLERANCE else SSCVerdict.UNDECIDED
 
     def decided(self) -> bool:
-        return self.verdict(self.rho_lb, self.rho_ub) != "undecided"
+        return self.verdict(self.rho_lb, self.rho_ub) is not SSCVerdict.UNDECIDED
 
     def offer(self, polar: Array) -> None:
         """Take a direction as the bound from above if it is the best so far."""
@@ -365,41 +366,3 @@ def _check_number(name: str, value: Any, low: float, high: float, expected: str,
     number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
     if not number or not low <= value < high:
         raise PairDataError(name, expected, repr(value), fix)
-
-
-def _check_memberships(memberships: ArrayLike) -> Array:
-    """Rows (N, K) on the simplex as float64: clipped at 0 and divided by their sum, so float32 softmax output is welcome."""
-    name = "memberships"
-    try:
-        F = np.array(memberships, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise PairDataError(name, "numbers in rows of one length", str(error), "Pass an array (N, K).") from error
-    if F.ndim != 2 or 0 in F.shape:
-        raise PairDataError(
-            name,
-            "a 2D array (N, K), one row an item",
-            f"shape {F.shape}",
-            "Pass the memberships of at least one item in at least one cluster.",
-        )
-    finite = np.isfinite(F).all(axis=1)
-    if not finite.all():
-        row = first_row(~finite)
-        raise PairDataError(name, "finite numbers", f"{F[row]}", "Drop those items or see why the fit diverged.", row)
-    low = F.min(axis=1) < -1e-6
-    if low.any():
-        row = first_row(low)
-        raise PairDataError(
-            name, "entries of at least 0", f"{F[row].min():.6g}", "Pass probabilities, not logits.", row
-        )
-    off = np.abs(F.sum(axis=1) - 1.0) > 1e-4
-    if off.any():
-        row = first_row(off)
-        raise PairDataError(
-            name,
-            "rows that sum to 1",
-            f"a sum of {F[row].sum():.6g}",
-            "Divide each row by its sum, or apply softmax.",
-            row,
-        )
-    F = np.maximum(F, 0.0)
-    return np.asarray(F / F.sum(axis=1, keepdims=True))

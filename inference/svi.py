@@ -1,0 +1,182 @@
+"""The one training loop: stochastic variational inference of any Pyro model of pair batches."""
+
+import contextlib
+import logging
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import pyro
+import torch
+from pyro.nn import PyroModule
+from tqdm.auto import tqdm
+
+from pdcc.inference.batches import PairTensors, epoch_order, index_batches
+from pdcc.inference.checkpoint import fingerprint, load_checkpoint, save_checkpoint
+from pdcc.inference.elbo import negative_elbo
+from pdcc.inference.predict import Probe, probe
+from pdcc.inference.training_state import FitConfig, FitStatus, TrainingState, under
+
+logger = logging.getLogger(__name__)
+
+MAX_RECOVERIES = 3
+RECOVERY_RATE = 0.3
+# A Gram whose smallest eigenvalue is this close to the volume's jitter has lost a cluster altogether.
+COLLAPSED = 1e-9
+# Seconds between checkpoints.
+CHECKPOINT_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class FitResult:
+    """What training came to. The model and guide hold the best state found (the last good one on divergence).
+
+    status: how it ended; message: a sentence about that.
+    """
+
+    status: FitStatus
+    message: str
+    held_out: float
+    best_epoch: int
+    history: list[dict[str, float]]
+    resumed_at: int | None = None
+
+
+def make_optimizer(
+    model: PyroModule, guide: PyroModule, config: FitConfig, *, fused: bool = True
+) -> torch.optim.Optimizer:
+    """One optimiser, two rates: the memberships' and, for everything else (confusions), ``confusion_lr``."""
+    net = list(model.membership.parameters())
+    rest = [
+        p for module in (model, guide) for name, p in module.named_parameters() if not name.startswith("membership.")
+    ]
+    groups = [{"params": net, "lr": config.lr}] + ([{"params": rest, "lr": config.confusion_lr}] if rest else [])
+    kind = {"adam": torch.optim.Adam, "sgd": torch.optim.SGD}[config.optimizer]
+    return cast(torch.optim.Optimizer, kind(groups, lr=config.lr, fused=fused))
+
+
+@contextlib.contextmanager
+def quiet_pyro(seed: int, device: torch.device) -> Iterator[None]:
+    """Local parameters, no validation, and a private random stream: the caller's global state is left as it was."""
+    devices = [device] if device.type == "cuda" else []
+    with (
+        pyro.settings.context(
+            module_local_params=True,
+            validate_distributions_pyro=False,
+            validate_distributions_torch=False,
+            validate_poutine=False,
+            validate_infer=False,
+        ),
+        torch.random.fork_rng(devices=devices),
+    ):
+        torch.manual_seed(seed)
+        yield
+
+
+def fit(
+    model: PyroModule,
+    guide: PyroModule,
+    pairs: PairTensors,
+    held_out: PairTensors | None,
+    config: FitConfig,
+    *,
+    checkpoint: Path | None = None,
+    progress: bool = False,
+    label: str = "fit",
+) -> FitResult:
+    """Maximise the ELBO (for a delta guide: the log joint, which is the paper's eq. 13) over model and guide.
+
+    With ``checkpoint``, the state is written there every few seconds; a run that finds such a file goes on
+    from it and, on the same machine, ends at the same bits as one that was never stopped.
+    """
+    with (
+        quiet_pyro(config.seed, pairs.x.device),
+        tqdm(total=config.epochs, desc=label, disable=not progress, leave=False) as bar,
+    ):
+        guide(pairs.batch(torch.arange(min(2, len(pairs)), device=pairs.x.device)))  # lays out the guide's parameters
+        run = TrainingState(torch.nn.ModuleDict({"model": model, "guide": guide}), make_optimizer(model, guide, config))
+        run.total = torch.zeros((), dtype=torch.float64, device=pairs.x.device)
+        run.good = run.full_state()
+        mark = {} if checkpoint is None else fingerprint(run, config, pairs, held_out)
+        resumed_at = None
+        if checkpoint is not None and checkpoint.exists():
+            load_checkpoint(run, checkpoint, mark)
+            resumed_at = run.steps
+            if run.outcome is None:
+                logger.info(
+                    "%s: resumed at step %d, in epoch %d of at most %d", label, resumed_at, run.epoch + 1, config.epochs
+                )
+            bar.update(run.epoch)
+        saved = time.monotonic()
+
+        while run.outcome is None:
+            model.train()
+            order = epoch_order(len(pairs), config.seed, run.epoch, pairs.x.device)
+            parts = index_batches(order, config.batch_size, least=2 * model.membership.n_clusters)
+            for index in parts[run.step :]:
+                batch = pairs.batch(index, exact_volume=config.exact_volume)
+                run.optimizer.zero_grad(set_to_none=True)
+                loss = negative_elbo(model, guide, batch) / len(pairs)
+                loss.backward()
+                run.optimizer.step()
+                run.total += loss.detach()
+                run.step += 1
+                run.steps += 1
+                if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
+                    save_checkpoint(run, checkpoint, mark)
+                    saved = time.monotonic()
+
+            now = probe(model, guide, pairs if held_out is None else held_out)
+            _close_epoch(run, now, float(run.total) / len(parts), held_out is not None, model.volume > 0, config)
+            if run.history:
+                bar.set_postfix({k: f"{v:.4f}" for k, v in run.history[-1].items() if k != "epoch"})
+            bar.update(1)
+
+        run.modules.load_state_dict(run.best or under("module/", run.good))
+        model.eval()
+        if checkpoint is not None:
+            save_checkpoint(run, checkpoint, mark)
+    status, message = run.outcome
+    (logger.warning if status is FitStatus.DIVERGED else logger.info)("%s: %s", label, message)
+    return FitResult(status, message, run.best_held_out, run.best_epoch, run.history, resumed_at)
+
+
+def _close_epoch(
+    run: TrainingState, now: Probe, loss: float, early: bool, wants_volume: bool, config: FitConfig
+) -> None:
+    """Judge the epoch just done: keep it, go back to the last good one at a lower rate, or end the run."""
+    finite = math.isfinite(loss) and math.isfinite(now.nll)
+    # Without a volume term, leaving a cluster empty is a legitimate optimum.
+    if not finite or (wants_volume and now.smallest_eigenvalue < COLLAPSED):
+        what = "the memberships collapsed onto fewer clusters" if finite else "the loss stopped being finite"
+        run.recoveries += 1
+        run.restore(run.good)
+        if run.recoveries > MAX_RECOVERIES:
+            run.outcome = (
+                FitStatus.DIVERGED,
+                f"In epoch {run.epoch + 1} {what}, {run.recoveries} time(s) in all; kept the best state before. Lower lr (now {config.lr:g}) or confusion_lr ({config.confusion_lr:g}), or lower volume.",
+            )
+        else:
+            run.set_rate(run.rate * RECOVERY_RATE)
+            logger.warning(
+                "In epoch %d %s: went back to the last good state with learning rates times %.2g.",
+                run.epoch + 1,
+                what,
+                run.rate,
+            )
+    else:
+        name = "held_out" if early else "nll"  # with nothing held out, the pairs themselves are probed
+        run.history.append({"epoch": run.epoch, "loss": loss, name: now.nll, "log_volume": now.log_volume})
+        run.good = run.full_state()
+        if not early or now.nll < run.best_held_out:
+            run.best, run.best_epoch, run.best_held_out = run.snapshot(), run.epoch, now.nll
+        elif config.patience is not None and run.epoch - run.best_epoch >= config.patience:
+            run.outcome = (FitStatus.CONVERGED, f"Held-out answers stopped improving after epoch {run.best_epoch + 1}.")
+    run.epoch, run.step = run.epoch + 1, 0
+    run.total.zero_()
+    if run.outcome is None and run.epoch >= config.epochs:
+        kept = f"kept the best held-out state, of epoch {run.best_epoch + 1}" if early else "kept the last state"
+        run.outcome = (FitStatus.EPOCHS_USED, f"All {config.epochs} epochs used; {kept}.")

@@ -1,0 +1,1 @@
+"""Networks and Pyro programs of the baselines."""

@@ -1,0 +1,80 @@
+"""The same generative story with its last layer uncertain: what the posterior engines infer."""
+
+import copy
+
+import pyro
+import pyro.distributions as dist
+import torch
+from torch import Tensor
+
+from pdcc.models.annotation import AnnotationModel, PairBatch
+from pdcc.models.confusion import AnnotatorConfusion, ShiftedConfusion, SigmoidConfusion, SigmoidPriorConfusion
+from pdcc.models.membership import Membership
+
+
+class LastLayerModel(AnnotationModel):
+    """Memberships softmax(G w) with w ~ Normal(0, scale), everything below the last layer fixed in G.
+
+    Args:
+        fitted: the trained model whose confusion form, volume and partition this one has.
+        n_basis: width r of the fixed basis G (N, r), see ``basis``.
+        scale: standard deviation of the prior of every entry of w (r, K).
+        n_pairs: M.
+        fixed: w (r, K), to leave the memberships at a known value: then only the confusion is uncertain.
+        shift: how the annotators depart from the shared confusion, (R, K, K), held fixed; None where they do not.
+
+    Batches hold the basis of *all* items in ``x`` (N, r), and in ``rows`` (2b,) the endpoints of their pairs.
+    """
+
+    def __init__(
+        self,
+        fitted: AnnotationModel,
+        n_basis: int,
+        scale: float,
+        n_pairs: int,
+        fixed: Tensor | None = None,
+        shift: Tensor | None = None,
+    ):
+        confusion = copy.deepcopy(fitted.confusion)
+        K = fitted.membership.n_clusters
+        if isinstance(confusion, SigmoidConfusion):
+            confusion = SigmoidPriorConfusion(K)
+        if isinstance(confusion, AnnotatorConfusion) and shift is not None:
+            confusion = ShiftedConfusion(K, shift)
+        labels = fitted.partition if len(fitted.partition) else None
+        with torch.random.fork_rng(devices=[]):
+            net = Membership(n_basis, K, ())  # of its kind only: the weights are sampled
+        super().__init__(
+            net,
+            confusion,
+            n_pairs=n_pairs,
+            volume=fitted.volume,
+            partition=labels,
+            partition_weight=fitted.partition_weight,
+        )
+        self.register_buffer("zero", torch.zeros(n_basis, K))
+        self.register_buffer("fixed", fixed)
+        self.scale = scale
+
+    def forward(self, batch: PairBatch) -> Tensor:
+        """Tell the story; returns the memberships of all items, (N, K)."""
+        weight = self.fixed
+        if weight is None:
+            weight = pyro.sample("weight", dist.Normal(self.zero, self.scale).to_event(2))
+        F = torch.softmax(batch.x @ weight, dim=-1)
+        self.tell(F.index_select(0, batch.rows), F, batch)
+        return F
+
+
+def basis(hidden: Tensor, weight: Tensor, scale: float, tolerance: float = 1e-2) -> tuple[Tensor, Tensor]:
+    """(G, w): a narrow basis with G w = logits, for last-layer inputs (N, h) and the weight (h + 1, K), bias last.
+
+    An isotropic Normal prior of deviation ``scale`` stays one under rotation, so the rows [hidden, 1] are rotated to their
+    principal directions. Left out are directions along which neither the fitted weight nor one prior deviation moves the logits
+    by more than ``tolerance`` (root mean square over items): there the posterior is the prior, and it does not matter.
+    """
+    rows = torch.cat([hidden, hidden.new_ones(len(hidden), 1)], dim=1).double()
+    values, V = torch.linalg.eigh(rows.mT @ rows / len(rows))
+    w = V.mT @ weight.double()
+    keep = values.clamp(min=0).sqrt() * w.abs().amax(1).clamp(min=scale) > tolerance
+    return (rows @ V[:, keep].flip(1)).to(hidden), w[keep].flip(0).to(hidden)

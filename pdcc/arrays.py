@@ -1,0 +1,12 @@
+"""Types of arrays: one name, one precision."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float32 = NDArray[np.float32]
+Float64 = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]  # of either precision
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]

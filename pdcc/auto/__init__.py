@@ -1,0 +1,1 @@
+"""What "auto" stands for: measured signals, rules, the start, the search over settings."""

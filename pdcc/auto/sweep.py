@@ -1,0 +1,226 @@
+"""Choosing the volume, the dropout and the number of clusters from the answers alone.
+
+Each value is fitted to part of the answers and judged by the rest: whole annotators where ten or more are known (one annotator's
+answers give each other away), else answers that touch items kept out of training, and single ones. No label is looked at.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any, Protocol, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+from tqdm.auto import tqdm
+
+from pdcc.arrays import Float64, Ints
+from pdcc.auto.calibration import UNSTEADY
+from pdcc.auto.initialise import Start
+from pdcc.auto.rules import standard_error
+from pdcc.data.pairs import PairData
+from pdcc.data.splits import FEWEST_ANNOTATORS, HeldOut, split
+from pdcc.validation import check_count, check_number, seed_of, show_progress
+
+logger = logging.getLogger(__name__)
+
+VOLUMES = (0.0, 1e-3, 1e-2, 3e-2, 1e-1)
+DROPOUTS = (0.0, 0.25, 0.5, 0.75)
+HELD_OUT = 0.2
+
+
+class PairEstimator(Protocol):
+    """What is fitted for every value compared: an unfitted VolMaxDCC, say."""
+
+    labels_: Ints
+
+    def get_params(self) -> dict[str, Any]: ...
+
+    def set_params(self, **params: Any) -> Self: ...
+
+    def start_of(self, data: PairData) -> Start | None: ...
+
+    def fit_data(self, data: PairData, *, start: Start | None = None) -> Self: ...
+
+    def predict_pairs(self, X: ArrayLike, pairs: ArrayLike, annotators: ArrayLike | None = None) -> Float64: ...
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The chosen value, the sentence that says why, and what was compared.
+
+    table: one row per value: held_out_nll (nats per answer), behind_best, standard_error, stability (mean adjusted Rand index
+    between restarts), eligible, chosen. held_out: "annotators" or "items and pairs".
+    """
+
+    parameter: str
+    value: Any
+    reason: str
+    table: pd.DataFrame
+    held_out: str
+
+
+def select_volume(
+    X: ArrayLike,
+    pairs: ArrayLike,
+    similar: ArrayLike,
+    annotators: ArrayLike | None = None,
+    *,
+    estimator: PairEstimator,
+    volumes: Sequence[float] = VOLUMES,
+    n_restarts: int = 2,
+    random_state: Any = 0,
+    progress: bool | None = None,
+) -> Selection:
+    """The largest volume whose held-out likelihood is within one standard error of the best, and whose restarts agree.
+
+    Likelihood cannot see what the volume is for, to pick among states that fit equally well (theorem 4.1); so the largest that
+    costs nothing is taken. ``estimator``: an unfitted VolMaxDCC that says everything else; its ``confusion`` may be "auto".
+    """
+    for volume in volumes:
+        check_number("volumes", volume, 0.0)
+    order = sorted(float(v) for v in volumes)
+    found = _compare(X, pairs, similar, annotators, estimator, "volume", order, n_restarts, random_state, progress)
+    return _judge(found, "volume", prefer=max, words="the largest volume")
+
+
+def select_dropout(
+    X: ArrayLike,
+    pairs: ArrayLike,
+    similar: ArrayLike,
+    annotators: ArrayLike | None = None,
+    *,
+    estimator: PairEstimator,
+    dropouts: Sequence[float] = DROPOUTS,
+    n_restarts: int = 2,
+    random_state: Any = 0,
+    progress: bool | None = None,
+) -> Selection:
+    """The most dropout whose held-out likelihood is within one standard error of the best, and whose restarts agree."""
+    for dropout in dropouts:
+        check_number("dropouts", dropout, 0.0, 1.0)
+    order = sorted(float(p) for p in dropouts)
+    found = _compare(X, pairs, similar, annotators, estimator, "dropout", order, n_restarts, random_state, progress)
+    return _judge(found, "dropout", prefer=max, words="the most dropout")
+
+
+def select_n_clusters(
+    X: ArrayLike,
+    pairs: ArrayLike,
+    similar: ArrayLike,
+    annotators: ArrayLike | None = None,
+    *,
+    estimator: PairEstimator,
+    candidates: Sequence[int] = tuple(range(2, 11)),
+    n_restarts: int = 2,
+    random_state: Any = 0,
+    progress: bool | None = None,
+) -> Selection:
+    """The smallest number of clusters whose held-out likelihood is within one standard error of the best, restarts agreeing."""
+    for k in candidates:
+        check_count("candidates", k, 2)
+    order = sorted(int(k) for k in candidates)
+    found = _compare(X, pairs, similar, annotators, estimator, "n_clusters", order, n_restarts, random_state, progress)
+    return _judge(found, "n_clusters", prefer=min, words="the fewest clusters")
+
+
+@dataclass(frozen=True)
+class _Compared:
+    """For each value: nats of every held-out answer (V, H) and stability (V,); groups of answers for standard errors."""
+
+    values: list[Any]
+    nll: Float64
+    stability: Float64
+    groups: Ints | None
+    held_out: str
+
+
+def _compare(
+    X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None, estimator: PairEstimator,
+    parameter: str, values: list[Any], n_restarts: int, random_state: Any, progress: bool | None,
+) -> _Compared:  # fmt: skip
+    data = PairData.from_arrays(X, pairs, similar, annotators)
+    check_count("n_restarts", n_restarts)
+    if parameter not in estimator.get_params():
+        raise ValueError(
+            f"estimator: expected a VolMaxDCC, whose {parameter} can be chosen, found {type(estimator).__name__}. Pass a VolMaxDCC."
+        )
+    if len(values) < 2:
+        raise ValueError(f"{parameter}: expected at least two values to compare, found {values}. Pass more.")
+    seed = seed_of(random_state)
+    by = HeldOut.ANNOTATORS if data.n_annotators >= FEWEST_ANNOTATORS else HeldOut.ITEMS
+    found = split(data, HELD_OUT, seed, by=by)
+    train, test = found.train(data), found.test(data)
+    if test is None or len(np.unique(train.similar)) < 2:
+        raise ValueError(
+            f"pairs: expected enough answers of both kinds to hold a fifth out, found {len(data)}. Ask more pairs, or set {parameter} yourself."
+        )
+    names = np.array(data.annotator_names, dtype=object)
+    fit_names, test_names = (None if d.annotator is None else names[d.annotator] for d in (train, test))
+    fit_pairs, test_pairs = (np.column_stack([d.i, d.j]) for d in (train, test))
+    shown = PairData.from_arrays(data.features, fit_pairs, train.similar, fit_names)
+    nll, stability = [], []
+    starts: dict[int, Start | None] = {}  # a restart sets out from the same partition whatever the value, except of K
+    total = len(values) * n_restarts
+    with tqdm(total=total, desc=f"select {parameter}", disable=not show_progress(progress), leave=False) as bar:
+        for value in values:
+            scores, labels = [], []
+            for restart in range(n_restarts):
+                est = clone(estimator).set_params(
+                    **{parameter: value, "random_state": seed + restart, "progress": False}
+                )
+                if restart not in starts or parameter == "n_clusters":
+                    starts[restart] = est.start_of(shown)
+                est.fit_data(shown, start=starts[restart])
+                p = est.predict_pairs(data.features, test_pairs, test_names).clip(1e-6, 1 - 1e-6)
+                scores.append(-np.where(test.similar, np.log(p), np.log1p(-p)))
+                labels.append(est.labels_)
+                bar.update(1)
+            nll.append(np.mean(scores, axis=0))
+            agree = [adjusted_rand_score(a, b) for a, b in combinations(labels, 2)]
+            stability.append(float(np.mean(agree)) if agree else np.nan)
+    groups = test.annotator if by is HeldOut.ANNOTATORS else _by_new_item(train, test)
+    how = "annotators" if by is HeldOut.ANNOTATORS else "items and pairs"
+    return _Compared(values, np.array(nll), np.array(stability), groups, how)
+
+
+def _by_new_item(train: PairData, test: PairData) -> Ints:
+    """Groups of held-out answers for standard errors, (H,): those that touch one new item err together, the rest alone."""
+    known = np.union1d(train.i, train.j)
+    new = [~np.isin(end, known) for end in (test.i, test.j)]
+    alone = test.n_items + np.arange(len(test))
+    keys = np.where(new[0], test.i, np.where(new[1], test.j, alone))
+    return np.asarray(np.unique(keys, return_inverse=True)[1], dtype=np.int64)
+
+
+def _judge(found: _Compared, parameter: str, *, prefer: Callable[[list[Any]], Any], words: str) -> Selection:
+    means = found.nll.mean(axis=1)
+    best = int(means.argmin())
+    behind = means - means[best]
+    errors = np.array([standard_error(n - found.nll[best], found.groups) for n in found.nll])
+    close = behind <= errors
+    steadiest = np.nanmax(found.stability[close]) if np.isfinite(found.stability[close]).any() else np.nan
+    steady = ~(found.stability < steadiest - UNSTEADY)
+    eligible = close & steady
+    value = prefer([v for v, ok in zip(found.values, eligible, strict=True) if ok])
+    k = found.values.index(value)
+    table = pd.DataFrame(
+        {
+            parameter: found.values, "held_out_nll": means, "behind_best": behind, "standard_error": errors,
+            "stability": found.stability, "eligible": eligible, "chosen": [v == value for v in found.values],
+        }
+    )  # fmt: skip
+    told = (
+        "the best"
+        if k == best
+        else f"{behind[k]:.4f} nats per answer behind the best ({found.values[best]:g}), standard error {errors[k]:.4f}"
+    )
+    agreeing = " and whose restarts agree" if np.isfinite(found.stability).any() else ""
+    reason = f"Chose {parameter} {value:g} ({told}): {words} of {int(eligible.sum())} among {len(table)} that predict held-out {found.held_out} as well{agreeing}."
+    if k == best and value == found.values[-1]:
+        reason += " It is the largest that was compared: try larger ones too."
+    logger.info(reason)
+    return Selection(parameter, value, reason, table, found.held_out)

@@ -1,0 +1,1 @@
+"""Features and answered pairs: checked, read from files, split and scaled."""

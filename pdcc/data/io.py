@@ -1,0 +1,93 @@
+"""Files in: features and pair tables from .npy, .npz, .csv and .parquet. Nothing read here can run code."""
+
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pdcc.errors import PairDataError
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """A .csv or .parquet file as a table."""
+    path = Path(path)
+    _must_exist(path)
+    try:
+        if path.suffix == ".csv":
+            return pd.read_csv(path)
+        if path.suffix == ".parquet":
+            return pd.read_parquet(path)
+    except ImportError as error:
+        raise PairDataError(
+            str(path), "a parquet reader", "none installed", "Install one: pip install 'pdcc[parquet]'."
+        ) from error
+    except (ValueError, OSError) as error:  # pandas' and pyarrow's parse errors are ValueErrors
+        raise PairDataError(
+            str(path), f"a readable {path.suffix} file", f"one that is not ({str(error).strip()})", "Write it again."
+        ) from error
+    raise PairDataError(str(path), "a .csv or .parquet file", f"the ending {path.suffix!r}", "Convert the table.")
+
+
+def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """Features (N, d) and, where ``id_column`` names one in a table, the items' ids (N,)."""
+    path = Path(path)
+    _must_exist(path)
+    if path.suffix in (".csv", ".parquet"):
+        table = read_table(path)
+        if str(table.columns[0]) == "Unnamed: 0":
+            raise PairDataError(
+                str(path),
+                "features and at most a named id column",
+                "a first column without a name, as pandas writes its index",
+                "Write it again with index=False, or name the column and pass it as the id column.",
+            )
+        if id_column is None:
+            return table.to_numpy(), None
+        if id_column not in table.columns:
+            raise PairDataError(
+                "id column",
+                f"a column of {path.name}",
+                f"{id_column!r}, which is not among {', '.join(map(str, table.columns[:8]))}",
+                "Name one that is.",
+            )
+        return table.drop(columns=id_column).to_numpy(), table[id_column].to_numpy(dtype=object)
+    if id_column is not None:
+        raise PairDataError(
+            "id column",
+            "features in a .csv or .parquet table",
+            f"a {path.suffix} file, which has no columns",
+            "Leave the id column out and use row numbers.",
+        )
+    if path.suffix not in (".npy", ".npz"):
+        raise PairDataError(
+            str(path), "a .npy, .npz, .csv or .parquet file", f"the ending {path.suffix!r}", "Convert the features."
+        )
+    try:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded, None
+            names = loaded.files
+            if len(names) == 1 or "X" in names:
+                return loaded["X" if "X" in names else names[0]], None
+    except (ValueError, OSError, EOFError, BadZipFile) as error:
+        raise PairDataError(
+            str(path),
+            "a plain numeric array",
+            f"a file that is not one ({error})",
+            "Save it with np.save; object arrays are refused, since they can run code.",
+        ) from error
+    raise PairDataError(
+        str(path),
+        "one array, or one called X",
+        f"{', '.join(names) or 'none'}",
+        "Save the features alone, or under the name X.",
+    )
+
+
+def _must_exist(path: Path) -> None:
+    if not path.is_file():
+        raise PairDataError(str(path), "a file", "none there", "Check the path.")

@@ -1,0 +1,133 @@
+"""Every hold-out and fold: which answers are kept from a fit, so that it can be judged by them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdcc.arrays import Bools, Ints
+from pdcc.data.pairs import PairData
+from pdcc.errors import PairDataError
+
+# Whole annotators are held out where there are at least so many of them.
+FEWEST_ANNOTATORS = 10
+
+
+class HeldOut(StrEnum):
+    """What is held out together."""
+
+    NOTHING = "nothing"
+    PAIRS = "pairs"
+    ANNOTATORS = "annotators"
+    ITEMS = "items"
+
+
+@dataclass(frozen=True)
+class Split:
+    """Which of M answers are held out, ``held`` (M,), and by what they were drawn."""
+
+    held: Bools
+    by: HeldOut
+
+    def train(self, data: PairData) -> PairData:
+        """The answers to fit to."""
+        return data.subset(~self.held)
+
+    def test(self, data: PairData) -> PairData | None:
+        """The answers to judge by; None where nothing was held out."""
+        return data.subset(self.held) if self.held.any() else None
+
+
+def hold_out(data: PairData, fraction: float, seed: int) -> Split:
+    """Hold out whole annotators where there are at least ten, else pairs.
+
+    One or two held-out annotators would tell how *they* answer, with no way to see how much annotators differ.
+    """
+    if fraction == 0:
+        return Split(np.zeros(len(data), dtype=bool), HeldOut.NOTHING)
+    by = HeldOut.ANNOTATORS if data.n_annotators >= FEWEST_ANNOTATORS else HeldOut.PAIRS
+    found = split(data, fraction, seed, by=by)
+    # An unlucky draw of annotators may leave one kind of answer only, or too few pairs to learn from.
+    if by is HeldOut.ANNOTATORS:
+        kept = data.similar[~found.held]
+        if len(np.unique(kept)) < 2 or len(kept) < len(data) / 2:
+            found = split(data, fraction, seed, by=HeldOut.PAIRS)
+    return found if found.held.any() else Split(found.held, HeldOut.NOTHING)
+
+
+def split(data: PairData, fraction: float, seed: int, *, by: HeldOut | str = HeldOut.PAIRS) -> Split:
+    """Hold answers out, seeded. By pairs: about a ``fraction`` of each kind of answer; several about one pair stay together.
+
+    By annotators: all pairs of enough annotators, drawn at random, to make about ``fraction`` of the pairs. One annotator's
+    answers are consistent with each other, so their pairs leak; annotators do not. By items: half of them are all pairs that
+    touch items drawn at random, half are single pairs, for answers whose annotators are not known; again several about one
+    pair stay together.
+    """
+    rng = np.random.default_rng(seed)
+    held = np.zeros(len(data), dtype=bool)
+    if by == HeldOut.ANNOTATORS:
+        held = _whole_annotators(data, fraction, rng)
+    elif by == HeldOut.PAIRS:
+        for kind in (False, True):
+            members = np.flatnonzero(data.similar == kind)
+            n_held = min(max(1, round(fraction * len(members))), len(members) - 1)
+            held |= _about_first(data, rng.permutation(members), n_held)
+        if any(held[data.similar == kind].all() for kind in np.unique(data.similar)):
+            held[:] = False  # so few pairs that one kind of answer would be gone: hold nothing out
+    elif by == HeldOut.ITEMS:
+        # A pair touches one of a share s of the items with probability 1 - (1 - s)^2.
+        share = 1 - np.sqrt(1 - fraction / 2)
+        new = rng.permutation(data.n_items)[: max(1, round(share * data.n_items))]
+        held = np.isin(data.i, new) | np.isin(data.j, new)
+        rest = np.flatnonzero(~held)
+        held |= _about_first(data, rng.permutation(rest), round(fraction / 2 * len(data)))
+    else:
+        raise PairDataError("by", "'pairs', 'annotators' or 'items'", repr(by), "Choose one of them.")
+    return Split(held, HeldOut(by))
+
+
+def _whole_annotators(data: PairData, fraction: float, rng: np.random.Generator) -> Bools:
+    if data.annotator is None:
+        raise PairDataError("by", "annotator ids to split by", "none", "Pass annotators, or split by='pairs'.")
+    counts = np.bincount(data.annotator)
+    order = rng.permutation(np.flatnonzero(counts))
+    chosen: list[int] = []
+    for annotator in order.tolist():
+        short = fraction * len(data) - counts[chosen].sum()
+        if abs(short - counts[annotator]) < abs(short):
+            chosen.append(annotator)
+    if not chosen:  # everyone overshoots: the one with the fewest pairs
+        chosen = [int(order[counts[order].argmin()])]
+    return np.asarray(np.isin(data.annotator, chosen[: len(order) - 1]))
+
+
+def _about_first(data: PairData, order: Ints, n: int) -> NDArray[np.bool_]:
+    """All answers about the pairs that come first in ``order`` (of rows), until they are at least ``n``, (M,)."""
+    asked = data.asked()
+    ids = asked[order]
+    ids = ids[np.sort(np.unique(ids, return_index=True)[1])]
+    sizes = np.bincount(asked)[ids]
+    return np.asarray(np.isin(asked, ids[np.cumsum(sizes) - sizes < n]))
+
+
+def folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairData]]:
+    """``n`` (train, test) splits that test every pair once: by annotators where there are enough, else by pairs.
+
+    By pairs, several answers about one pair stay together.
+    """
+    rng = np.random.default_rng(seed)
+    if data.annotator is not None and len(np.unique(data.annotator)) >= n:
+        annotators = rng.permutation(np.unique(data.annotator))
+        # Deal annotators out largest first, each to the fold with the fewest pairs so far.
+        counts = np.bincount(data.annotator)
+        size, fold_of = np.zeros(n), np.zeros(len(counts), np.int64)
+        for annotator in annotators[np.argsort(-counts[annotators], kind="stable")]:
+            fold_of[annotator] = size.argmin()
+            size[fold_of[annotator]] += counts[annotator]
+        fold = fold_of[data.annotator]
+    else:
+        asked = data.asked()
+        first = np.unique(asked, return_index=True)[1]
+        fold = rng.permutation(np.arange(len(data)) % n)[first[asked]]
+    return [(data.subset(fold != k), data.subset(fold == k)) for k in range(n)]

@@ -1,0 +1,38 @@
+"""Every exception pdcc raises on purpose. Each message says what was expected, what was found, and what to do."""
+
+from typing import Any
+
+
+class PairDataError(ValueError):
+    """Bad input, said so that a person can act: argument, expectation, what was found, first bad row, fix."""
+
+    def __init__(self, argument: str, expected: str, found: str, fix: str, row: int | None = None):
+        self._parts = (argument, expected, found, fix, row)
+        where = "" if row is None else f" (first at row {row}, counted from 0)"
+        super().__init__(f"{argument}: expected {expected}, found {found}{where}. {fix}")
+        self.argument, self.row = argument, row
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._parts  # so that it survives the trip from a worker process
+
+
+class UnsafeFileError(PairDataError):
+    """A pickle file asks for more than plain data; nothing it names was run."""
+
+
+class ArtifactError(ValueError):
+    """A file that pdcc wrote, or was told it wrote, cannot be used; the message says why and what to do."""
+
+
+class InfeasibleError(ValueError):
+    """The answers cannot all be kept, or greedy assignment found no way to: which one is first in the way, and the fix."""
+
+
+class CertificateError(RuntimeError):
+    """A certificate that does not prove what the result claims."""
+
+
+def expect(holds: bool, argument: str, expected: str, found: Any, fix: str) -> None:
+    """Raise a ``ValueError`` about ``argument`` unless the condition holds."""
+    if not holds:
+        raise ValueError(f"{argument}: expected {expected}, found {found}. {fix}")

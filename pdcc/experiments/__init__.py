@@ -1,0 +1,1 @@
+"""Studies with known truth, benchmarks over methods and data, and the demo."""

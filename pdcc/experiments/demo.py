@@ -1,0 +1,74 @@
+"""What `pdcc demo` shows: three methods on digits with noisy annotators, and a diagnosis."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from pdcc import datasets, metrics
+from pdcc.annotators import draw_pairs, mixed_annotators
+from pdcc.data.pairs import PairData
+from pdcc.errors import ArtifactError
+from pdcc.estimator import VanillaDCC, VolMaxDCC
+from pdcc.identifiability.diagnose import diagnose
+from pdcc.partition.kmeans import kmeans
+from pdcc.storage import run as runs
+from pdcc.storage.model import DESCRIPTION
+
+N_PAIRS = 3000
+N_ANNOTATORS = 8
+SOURCE = "pdcc demo"
+# To be quick: "auto" would train longer on so few answers, and the diagnosis has more of both by default.
+EPOCHS = 60
+DRAWS, RESTARTS = 50, 4
+
+
+def _is_demo(run: Path) -> bool:
+    try:
+        return bool(json.loads((run / DESCRIPTION).read_text(encoding="utf-8"))["source"] == SOURCE)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def run_demo(output: Path, seed: int) -> Iterator[str]:
+    """Lines to print, as they become known; leaves the fitted VolMaxDCC in ``output``."""
+    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not _is_demo(output)):
+        raise ArtifactError(
+            f"{output}: expected an empty directory or an earlier demo, found something else. Choose another one with -o."
+        )
+    data = datasets.digits(seed=seed)
+    rng = np.random.default_rng(seed)
+    # Eight annotators, each of whom takes a quarter of the digits for others, in ways of their own.
+    wrong = rng.dirichlet(np.full(10, 0.3), size=(N_ANNOTATORS, 10)).transpose(0, 2, 1)
+    confusions = 0.75 * np.eye(10) + 0.25 * wrong
+    pairs = draw_pairs(len(data.X), N_PAIRS, rng)
+    answers = mixed_annotators(np.eye(10)[data.y], pairs, confusions, rng)
+    yield f"{len(data.X)} seen and {len(data.X_unseen)} unseen digits, {N_PAIRS} pairs answered by {N_ANNOTATORS} annotators, {100 * answers.flip_rate:.1f} % of the answers wrong."
+
+    every = np.concatenate([data.X, data.X_unseen])
+    rows = np.arange(len(data.X))
+    given = data.X, answers.pairs, answers.similar, answers.annotators
+    yield "Fitting VanillaDCC: no confusion, no volume."
+    vanilla = VanillaDCC(10, epochs=EPOCHS, random_state=seed).fit(*given)
+    yield "Fitting VolMaxDCC: whichever confusion predicts held-out answers best."
+    volmax = VolMaxDCC(10, epochs=EPOCHS, random_state=seed).fit(*given)
+    clusters = kmeans(volmax.fitted_.scaler(every), 10, tries=10, seed=seed, rows=rows)  # under the same scaling
+    found = {"K-means (no answers)": clusters, "VanillaDCC": vanilla.predict(every), "VolMaxDCC": volmax.predict(every)}
+
+    yield f"{'':22}{'ACC':^15}{'NMI':^15}{'ARI':^15}"
+    yield f"{'':22}" + f"{'seen':>7}{'unseen':>8}" * 3
+    for name, labels in found.items():
+        cells = ""
+        for score in (metrics.acc, metrics.nmi, metrics.ari):
+            cells += f"{score(data.y, labels[: len(rows)]):7.3f}{score(data.y_unseen, labels[len(rows) :]):8.3f}"
+        yield f"{name:22}{cells}"
+    yield volmax.report_.reason
+    checked = PairData.from_arrays(*given)
+    runs.finish(output, *volmax.described(), checked, SOURCE)
+    runs.keep_features(output, data.X)
+    yield ""
+    yield "Are these the memberships? (a quick look; more draws and restarts: pdcc diagnose)"
+    yield str(diagnose(volmax.fitted_, checked, draws=DRAWS, n_restarts=RESTARTS, work=10.0, random_state=seed))
+    yield ""
+    yield f"The fitted run is in {output}. Next: pdcc diagnose {output}, or from Python: pdcc.VolMaxDCC.load({str(output)!r})"

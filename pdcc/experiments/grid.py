@@ -1,0 +1,58 @@
+"""One runner for grids of cells: each once, in processes, on record as soon as it is done; a killed run goes on."""
+
+import contextlib
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from joblib import Parallel, delayed
+from tqdm.auto import tqdm
+
+from pdcc.storage.journal import append_line
+
+Cell = TypeVar("Cell")
+Record = dict[str, Any]
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Cells run side by side in processes: each with one torch thread, and as many as before afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def run_grid(
+    todo: Sequence[Cell],
+    run: Callable[[Cell], Record],
+    key: Callable[[Record], Hashable],
+    path: Path,
+    *,
+    n_jobs: int = 1,
+    progress: bool = False,
+    label: str = "grid",
+    stamp: Callable[[Record], Record] | None = None,
+    on_record: Callable[[Record], None] | None = None,
+) -> dict[Hashable, Record]:
+    """The records of the cells ``todo``, by key, each appended to the journal ``path`` when its process hands it over.
+
+    ``stamp`` adds to a record before it is written; ``on_record`` is told of it afterwards.
+    """
+    found: dict[Hashable, Record] = {}
+    results = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(delayed(_pinned)(run, cell) for cell in todo)
+    for record in tqdm(results, total=len(todo), desc=label, disable=not progress):
+        record = record if stamp is None else stamp(record)
+        append_line(path, record)
+        found[key(record)] = record
+        if on_record is not None:
+            on_record(record)
+    return found
+
+
+def _pinned(run: Callable[[Cell], Record], cell: Cell) -> Record:
+    with one_thread():
+        return run(cell)

@@ -1,0 +1,113 @@
+"""The systems that are compared, each with the shared preprocessing that applies to it: scaling, start, dropout, early stopping.
+
+Names ending in "oracle" look at true labels and are never a recommendation. "paper" is the published recipe, without it.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from numpy.typing import ArrayLike
+
+from pdcc.auto.sweep import VOLUMES, select_volume
+from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans
+from pdcc.estimator import VanillaDCC, VolMaxDCC
+
+PREPROCESSING: dict[str, Any] = {"scale": "auto", "init": "pairs"}
+DEEP: dict[str, Any] = {"dropout": 0.5, "validation_fraction": 0.1, "patience": 8}
+# As the paper's own features come: no scaling, plain K-means for a start, and no partition.
+RAW: dict[str, Any] = {"scale": None, "init": "kmeans", "partition_weight": 0.0}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A system by its name in tables, and how to make it: ``make(n_clusters, seed, cache)``."""
+
+    title: str
+    make: Callable[[int, int, Path | None], Any]
+
+
+class SelectedVolume(VolMaxDCC):
+    """VolMaxDCC at the volume that ``select_volume`` picks from the answers it is given; ``selection_`` says why."""
+
+    def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
+        """Select, then fit to all answers."""
+        asked, plain = self.volume, VolMaxDCC(**self.get_params())
+        self.selection_ = select_volume(
+            X, pairs, similar, annotators, estimator=plain, random_state=self.random_state, progress=False
+        )
+        self.volume = self.selection_.value
+        try:
+            return super().fit(X, pairs, similar, annotators)
+        finally:
+            self.volume = asked
+
+
+def _volmax(title: str, **settings: Any) -> Method:
+    return Method(title, lambda k, s, c: VolMaxDCC(k, random_state=s, progress=False, **settings))
+
+
+def _deep(title: str, kind: type[DCGMM] | type[CIDEC], **settings: Any) -> Method:
+    return Method(
+        title,
+        lambda k, s, c: kind(k, **PREPROCESSING, **DEEP, **settings, pretrained=c, random_state=s, progress=False),
+    )
+
+
+def _volumes(name: str, title: str, **settings: Any) -> dict[str, Method]:
+    """One setting at each of VOLUMES, and at the one that is selected from the answers."""
+    fixed = {f"{name}-v{v:g}": _volmax(f"{title}, volume {v:g}", volume=v, **settings) for v in VOLUMES}
+    selected = Method(
+        f"{title}, selected volume", lambda k, s, c: SelectedVolume(k, random_state=s, progress=False, **settings)
+    )
+    return fixed | {f"{name}-selected": selected}
+
+
+METHODS: dict[str, Method] = {
+    # The partition plain K-means ends in under the scaling that the answers choose.
+    "kmeans": Method("K-means", lambda k, s, c: KMeans(k, scale="auto", random_state=s)),
+    "cop-kmeans": Method(
+        "COP-KMeans", lambda k, s, c: COPKMeans(k, **PREPROCESSING, on_infeasible="relax", random_state=s)
+    ),
+    "pck-means": Method("PCKMeans", lambda k, s, c: PCKMeans(k, **PREPROCESSING, random_state=s)),
+    "dc-gmm": _deep("DC-GMM", DCGMM),
+    # Its own stop, when few labels change, comes before held-out answers can speak: early stopping is in its place.
+    "c-idec": _deep("C-IDEC", CIDEC, tol=0.0),
+    "vanilla-paper": Method("VanillaDCC, paper", lambda k, s, c: VanillaDCC.paper(k, random_state=s, progress=False)),
+    "volmax-paper": Method("VolMaxDCC, paper", lambda k, s, c: VolMaxDCC.paper(k, random_state=s, progress=False)),
+    "vanilla": Method("VanillaDCC", lambda k, s, c: VanillaDCC(k, random_state=s, progress=False)),
+    "volmax": _volmax("**VolMaxDCC, default**"),
+    "volmax-shared": _volmax("VolMaxDCC, shared confusion", confusion="stochastic"),
+    "volmax-per-annotator": _volmax("VolMaxDCC, per annotator", confusion="per-annotator"),
+    "volmax-sigmoid": _volmax("VolMaxDCC, free B", confusion="sigmoid"),
+    **_volumes("volmax", "shared confusion", confusion="stochastic"),
+    **_volumes("raw", "raw features", confusion="stochastic", **RAW),
+}
+# The default less one of its parts each.
+ABLATION: dict[str, Method] = {
+    "no-volume": _volmax("stochastic, volume 0", confusion="stochastic", volume=0.0),
+    "volume": _volmax("stochastic, volume 0.01", confusion="stochastic", volume=1e-2),
+    "free-b": _volmax("sigmoid, volume 0.01", confusion="sigmoid", volume=1e-2),
+    "no-confusion": _volmax("none, volume 0.01", confusion="none", volume=1e-2),
+    "raw": _volmax("raw features", scale=None),
+    "standard": _volmax("standard scale", scale="standard"),
+    "kmeans-start": _volmax("K-means start", init="kmeans"),
+    "random-start": _volmax("random start", init="random"),
+    "no-dropout": _volmax("no dropout", dropout=0.0),
+    "two-layers": _volmax("two hidden layers", hidden=(512, 512)),
+    "no-early-stopping": _volmax(
+        "no early stopping, 30 epochs", confusion="stochastic", volume=1e-2, validation_fraction=0.0, epochs=30
+    ),
+    "three-restarts": _volmax("three restarts", n_init=3),
+    "no-partition": _volmax("partition weight 0", partition_weight=0.0),
+    "partition": _volmax("partition weight 1", partition_weight=1.0),
+}
+METHODS |= ABLATION
+# Whose figures in the paper stand beside ours.
+IN_PAPER = {
+    "Kmeans": "kmeans", "COP-Kmeans": "cop-kmeans", "PCKmeans": "pck-means", "DC-GMM": "dc-gmm", "C-IDEC": "c-idec",
+    "VanillaDCC": "vanilla-paper", "VolMaxDCC": "volmax-paper",
+}  # fmt: skip
+# Where ids are missing, a confusion for each annotator is the shared one.
+NEED_ANNOTATORS = ("volmax-per-annotator",)

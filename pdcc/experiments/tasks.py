@@ -1,0 +1,169 @@
+"""What the benchmark is run on: items, answers and, to score with, truth or held-out answers."""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdcc import datasets
+from pdcc.annotators import Answers, answer_by_labels, draw_pairs, machine_annotators, worker_pairs
+from pdcc.datasets import Judgments, Labelled
+from pdcc.experiments.paper.data import PAPER_TASKS, paper_task
+
+HUMAN_PAIRS = 10_000
+# DWUG: shares of the unordered pairs, and of the answers (by whole annotators), that are held out.
+HELD_PAIRS, HELD_PEOPLE = 0.25, 0.25
+FEWEST_USES = 10
+
+
+@dataclass(frozen=True)
+class Held:
+    """Answers that no method saw: pairs (H, 2), similar (H,), annotators (H,)."""
+
+    pairs: NDArray[np.int64]
+    similar: NDArray[np.bool_]
+    annotators: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One trial of a task. What methods are given: X, pairs, similar, annotators, n_clusters.
+
+    What they are scored by: classes of seen and unseen items (``truth``), memberships of both (``memberships``), or held-out
+    answers, by the name of what is new about them (``held``).
+    """
+
+    n_clusters: int
+    X: NDArray[Any]
+    pairs: NDArray[np.int64]
+    similar: NDArray[np.bool_]
+    annotators: NDArray[Any] | None = None
+    flip_rate: float | None = None
+    X_unseen: NDArray[Any] | None = None
+    truth: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
+    memberships: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
+    held: dict[str, Held] | None = None
+
+
+def rng_of(task: str, trial: int, seed: int) -> np.random.Generator:
+    """The random stream of one trial of one task: the same for every method."""
+    return np.random.default_rng([seed, trial, zlib.crc32(task.encode())])
+
+
+def _problem(data: Labelled, answers: Answers, n_clusters: int) -> Problem:
+    return Problem(
+        n_clusters, data.X, answers.pairs, answers.similar, answers.annotators, answers.flip_rate,
+        X_unseen=data.X_unseen, truth=(data.y, data.y_unseen),
+    )  # fmt: skip
+
+
+def _cifar10n(task: str, trial: int, seed: int) -> Problem:
+    """10,000 uniform pairs; similar where the two human labels agree."""
+    rng = rng_of("cifar10n", trial, seed)  # the same pairs under every noise
+    data, labels = datasets.cifar10n(task.removeprefix("cifar10n-"))
+    return _problem(data, answer_by_labels(data.y, labels, draw_pairs(len(data.y), HUMAN_PAIRS, rng)), 10)
+
+
+def _three_columns(task: str, trial: int, seed: int) -> Problem:
+    """The same pairs, each answered by one of the three label columns at random: three annotators with ids."""
+    rng = rng_of("cifar10n", trial, seed)
+    columns = [datasets.cifar10n(f"random{c}")[1] for c in (1, 2, 3)]
+    data = datasets.cifar10n("random1")[0]
+    pairs = draw_pairs(len(data.y), HUMAN_PAIRS, rng)
+    who = rng.integers(3, size=len(pairs))
+    each = [answer_by_labels(data.y, labels, pairs).similar for labels in columns]
+    similar = np.choose(who, each)
+    truth = data.y[pairs[:, 0]] == data.y[pairs[:, 1]]
+    return _problem(data, Answers(pairs, similar, float((similar != truth).mean()), who), 10)
+
+
+def _labelme(task: str, trial: int, seed: int) -> Problem:
+    """Pairs that one worker labelled both items of; "labelme-M" has M of them."""
+    data, given = datasets.labelme()
+    n_pairs = int(task.removeprefix("labelme").removeprefix("-") or HUMAN_PAIRS)
+    return _problem(data, worker_pairs(data.y, given, n_pairs, rng_of("labelme", trial, seed)), 8)
+
+
+def split_judgments(judged: Judgments, rng: np.random.Generator) -> tuple[NDArray[np.bool_], dict[str, Held]]:
+    """(which answers train, what is held out): "new pairs" of known annotators, "new people" on new pairs.
+
+    Unordered pairs and whole annotators are drawn; nothing held out shares its pair with a training answer, and answers of
+    held-out annotators about training pairs are left out altogether.
+    """
+    low, high = judged.pairs.min(axis=1), judged.pairs.max(axis=1)
+    key = low * len(judged.X) + high
+    asked = np.unique(key)
+    new_pair = np.isin(key, rng.permutation(asked)[: round(HELD_PAIRS * len(asked))])
+    people, counts = np.unique(judged.annotators, return_counts=True)
+    order = rng.permutation(len(people))
+    total, chosen = 0, []
+    for p in order:  # those who fit under the share; the most prolific may hold half of all answers
+        if total + counts[p] <= HELD_PEOPLE * len(key):
+            chosen.append(people[p])
+            total += counts[p]
+    new_person = np.isin(judged.annotators, chosen)
+
+    def held(rows: NDArray[np.bool_]) -> Held:
+        return Held(judged.pairs[rows], judged.similar[rows], judged.annotators[rows])
+
+    return ~new_pair & ~new_person, {
+        "new pairs": held(new_pair & ~new_person),
+        "new people": held(new_pair & new_person),
+    }
+
+
+def _dwug(task: str, trial: int, seed: int) -> Problem:
+    judged = datasets.dwug(task.removeprefix("dwug-") + "_nn")
+    train, held = split_judgments(judged, rng_of(task, trial, seed))
+    sizes = np.bincount(judged.clusters[judged.clusters >= 0])
+    n_clusters = max(int((sizes >= FEWEST_USES).sum()), 2)
+    return Problem(
+        n_clusters, judged.X, judged.pairs[train], judged.similar[train], judged.annotators[train], held=held
+    )  # fmt: skip
+
+
+def _digits(task: str, trial: int, seed: int) -> Problem:
+    """Section 6.1: a classifier trained on few labels answers by its predictions; as many pairs as items."""
+    rng = rng_of("digits", trial, seed)
+    data = datasets.digits(seed=trial + 1000 * seed)
+    pairs = draw_pairs(len(data.y), len(data.y), rng)
+    target = int(task.removeprefix("digits-machine-")) / 100
+    return _problem(
+        data, machine_annotators(data.X, data.y, pairs, flip_rate=target, seed=int(rng.integers(2**31))), 10
+    )
+
+
+def _synthetic(task: str, trial: int, seed: int) -> Problem:
+    kind, n_pairs = task.removeprefix("synthetic-").split("-")
+    data = datasets.synthetic(confusion="paper" if kind == "noisy" else None, seed=trial + 1000 * seed)
+    answers = data.answers(int(n_pairs), seed=trial + 1000 * seed)
+    F, n = data.memberships, data.n_seen
+    return Problem(
+        3, data.X[:n], answers.pairs, answers.similar, flip_rate=answers.flip_rate, X_unseen=data.X[n:],
+        truth=(F[:n].argmax(1), F[n:].argmax(1)), memberships=(F[:n], F[n:]),
+    )  # fmt: skip
+
+
+def _paper(task: str, trial: int, seed: int) -> Problem:
+    data, answers, n_clusters = paper_task(task, trial, seed)
+    return _problem(data, answers, n_clusters)
+
+
+_FAMILIES: dict[str, Callable[[str, int, int], Problem]] = {
+    "cifar10n-three": _three_columns,
+    "cifar10n-": _cifar10n,
+    "labelme": _labelme,
+    "dwug-": _dwug,
+    "digits-machine-": _digits,
+    "synthetic-": _synthetic,
+}
+
+
+def load(task: str, trial: int, seed: int = 0) -> Problem:
+    """The data of one trial of a task, by its name."""
+    if task in PAPER_TASKS:
+        return _paper(task, trial, seed)
+    return next(make for prefix, make in _FAMILIES.items() if task.startswith(prefix))(task, trial, seed)

@@ -1,0 +1,202 @@
+"""What a fit came to: the trained program, how it was chosen, and which answers it never saw."""
+
+import logging
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pdcc.arrays import Float32, Float64
+from pdcc.data.pairs import PairData
+from pdcc.data.scaling import Scaler
+from pdcc.data.splits import HeldOut, Split
+from pdcc.inference import FitStatus, map_guide, memberships, point_agreement, point_values
+from pdcc.inference.guides import MapGuide
+from pdcc.models import AnnotationModel, Membership, PairBatch
+from pdcc.models.confusion import annotator_columns
+from pdcc.training import Specification, TrainConfig, build
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class StartReport:
+    """Where training set out from: its name, why, and the held-out nats per answer of every start compared."""
+
+    name: str
+    reason: str
+    table: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class FitReport:
+    """What was compared, what was chosen, and why.
+
+    held_out: what was held out together; held_out_annotators: their names where it was annotators.
+    start: None for a random start. compared: one row per setting, with its held-out nats per answer.
+    """
+
+    held_out: HeldOut
+    n_held_out: int
+    held_out_annotators: tuple[Any, ...]
+    start: StartReport | None
+    compared: tuple[dict[str, Any], ...]
+    chosen: Specification
+    reason: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain JSON types."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, body: dict[str, Any]) -> "FitReport":
+        """Undo ``to_dict``."""
+        start = body["start"]
+        if start is not None:
+            start = StartReport(start["name"], start["reason"], tuple((str(n), float(v)) for n, v in start["table"]))
+        return cls(
+            HeldOut(body["held_out"]),
+            int(body["n_held_out"]),
+            tuple(body["held_out_annotators"]),
+            start,
+            tuple(body["compared"]),
+            Specification(**body["chosen"]),
+            body["reason"],
+        )
+
+    def __str__(self) -> str:
+        start = "Random start." if self.start is None else f"Start: {self.start.name}. {self.start.reason}"
+        held = (
+            "No answers were held out."
+            if not self.n_held_out
+            else f"{self.n_held_out} answers held out, by {self.held_out}."
+        )
+        return "\n".join([held, start, self.reason])
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained model and all that later steps need to know of the fit.
+
+    model, guide: the Pyro program and its point-estimate guide. config: every "auto" replaced by what was chosen.
+    split: which of the fitted answers were held out; ``answers``, their fingerprint, tells whether others are passed.
+    annotators: their names, in the order of the model's matrices.
+    """
+
+    model: AnnotationModel
+    guide: MapGuide
+    scaler: Scaler
+    config: TrainConfig
+    split: Split
+    answers: str
+    annotators: tuple[Any, ...]
+    status: FitStatus
+    message: str
+    history: list[dict[str, float]]
+    report: FitReport
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        parameter: Tensor = next(self.model.parameters())
+        return parameter.device
+
+    @property
+    def free_confusion(self) -> bool:
+        """Whether answers can be explained by confusion instead of memberships."""
+        return self.config.confusion != "none"
+
+    def scaled(self, features: Float32) -> Tensor:
+        """Features (n, d) as the model takes them."""
+        return torch.as_tensor(self.scaler(features)).to(self.device)
+
+    def memberships(self, features: Float32) -> Float64:
+        """Memberships (n, K) of items by their features (n, d)."""
+        F: Float64 = memberships(self.model, self.scaled(features)).double().cpu().numpy()
+        return np.asarray(F / F.sum(axis=1, keepdims=True))
+
+    def agreement(self) -> Tensor:
+        """B, (K, K), or one for each annotator and, last, the shared one, (R + 1, K, K); on the model's device."""
+        return point_agreement(self.model, self.guide)
+
+    def confusion(self) -> Float64 | None:
+        """The shared A[observed, true] (K, K) where the form has one."""
+        columns = point_values(self.guide).get("confusion_columns")
+        if columns is not None:
+            return np.asarray(columns.T.double().cpu().numpy())
+        return None if self.free_confusion else np.eye(self.config.n_clusters)
+
+    def annotator_confusion(self) -> Float64 | None:
+        """A of each annotator, (R, K, K), where they are told apart."""
+        sites = point_values(self.guide)
+        if "annotator_shift" not in sites:
+            return None
+        own = annotator_columns(sites["confusion_columns"], sites["annotator_shift"])[:-1].mT
+        return np.asarray(own.double().cpu().numpy())
+
+    def known(self, data: PairData) -> PairData:
+        """The same pairs, annotators numbered as they were fitted where the confusion tells them apart."""
+        return data.recode(self.annotators) if "annotator_shift" in point_values(self.guide) else data
+
+    def holds(self, data: PairData) -> bool:
+        """Whether these are the answers that were fitted, in their order."""
+        return data.fingerprint() == self.answers
+
+    def state(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """The fit as named tensors and plain JSON."""
+        parts = {"model": self.model.state_dict(), "guide": self.guide.state_dict()}
+        flat = {f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()}
+        flat |= {
+            "scaler/shift": torch.as_tensor(self.scaler.shift),
+            "scaler/spread": torch.as_tensor(self.scaler.spread),
+            "split/held": torch.as_tensor(self.split.held),
+        }
+        described = {
+            "config": asdict(self.config),
+            "n_features": len(self.scaler.shift),
+            "n_pairs": self.model.n_pairs,
+            "scale": self.scaler.kind,
+            "split_by": self.split.by,
+            "answers": self.answers,
+            "annotators": [a if isinstance(a, str | int | float) else str(a) for a in self.annotators],
+            "status": self.status,
+            "message": self.message,
+            "history": self.history,
+            "report": self.report.to_dict(),
+        }
+        return flat, described
+
+    @classmethod
+    def restore(cls, flat: dict[str, Tensor], described: dict[str, Any], device: torch.device) -> "Fitted":
+        """Undo ``state``: rebuild the Pyro program around the stored tensors."""
+        config = TrainConfig(**described["config"])
+        report = FitReport.from_dict(described["report"])
+        annotators = tuple(described["annotators"])
+        labels = flat["model/partition"]
+        width = int(described["n_features"])
+        with torch.random.fork_rng(devices=[]):
+            net = Membership(width, config.n_clusters, config.hidden, config.dropout).to(device)
+            partition = labels.to(device) if len(labels) else None
+            known = len(annotators) if any(name.startswith("guide/annotator_shift") for name in flat) else 0
+            model = build(net, report.chosen, int(described["n_pairs"]), partition, known)
+            guide = map_guide(model)
+            x, rows = torch.zeros((2, width), device=device), torch.zeros(2, dtype=torch.long, device=device)
+            # Lays out the guide's parameters.
+            guide(PairBatch(x=x, similar=x.new_zeros(1), index=rows[:1], rows=rows, annotator=rows[:1]))
+        for part, module in (("model/", model), ("guide/", guide)):
+            module.load_state_dict({k[len(part) :]: v for k, v in flat.items() if k.startswith(part)})
+        return cls(
+            model=model.eval(),
+            guide=guide,
+            scaler=Scaler(described["scale"], flat["scaler/shift"].numpy(), flat["scaler/spread"].numpy()),
+            config=config,
+            split=Split(flat["split/held"].numpy(), HeldOut(described["split_by"])),
+            answers=described["answers"],
+            annotators=annotators,
+            status=FitStatus(described["status"]),
+            message=described["message"],
+            history=described["history"],
+            report=report,
+        )

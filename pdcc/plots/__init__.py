@@ -1,0 +1,30 @@
+"""Pictures. Each function takes and returns a matplotlib Axes, or a Figure where it draws several panels."""
+
+from pdcc.plots.criticism import plot_calibration, plot_loo, plot_predictive, plot_sbc
+from pdcc.plots.experiments import plot_bank, plot_bench, plot_study
+from pdcc.plots.fit import (
+    plot_agreement,
+    plot_confusion,
+    plot_history,
+    plot_learning_curve,
+    plot_purest,
+    plot_selection,
+    plot_simplex,
+)
+
+__all__ = [
+    "plot_agreement",
+    "plot_bank",
+    "plot_bench",
+    "plot_calibration",
+    "plot_confusion",
+    "plot_history",
+    "plot_learning_curve",
+    "plot_loo",
+    "plot_predictive",
+    "plot_purest",
+    "plot_sbc",
+    "plot_selection",
+    "plot_simplex",
+    "plot_study",
+]

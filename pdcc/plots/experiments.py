@@ -1,0 +1,72 @@
+"""Pictures of studies: methods compared, the identifiability bank, the synthetic study. They take tables, not studies."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+def plot_bench(summary: pd.DataFrame, measure: str = "acc_seen", titles: Mapping[str, str] | None = None) -> "Figure":
+    """Mean and standard error of every method, one panel per task; ``summary`` as ``experiments.compare.summarise`` makes it."""
+    from matplotlib.figure import Figure
+
+    table = summary[summary["measure"] == measure]
+    tasks, methods = list(dict.fromkeys(table["task"])), list(dict.fromkeys(table["method"]))
+    figure = Figure(figsize=(2.4 * max(len(tasks), 1) + 2, 0.32 * len(methods) + 1.2), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(1, max(len(tasks), 1), sharey=True))
+    for axis, task in zip(axes, tasks, strict=False):
+        part = table[table["task"] == task].set_index("method").reindex(methods)
+        axis.errorbar(part["mean"], np.arange(len(methods)), xerr=part["se"], fmt="o", markersize=4, capsize=2)
+        axis.set_title(task, fontsize=9)
+        axis.set_xlabel(measure.replace("_", ", ").upper() if measure.startswith("acc") else measure, fontsize=8)
+        axis.grid(axis="x", alpha=0.3)
+    axes[0].set_yticks(np.arange(len(methods)), [(titles or {}).get(m, m) for m in methods], fontsize=8)
+    axes[0].invert_yaxis()
+    return figure
+
+
+def plot_bank(rows: Sequence[dict[str, Any]], recovered: float, ax: "Axes | None" = None) -> "Axes":
+    """Score against the true error, one point per setting; the line is the error up to which memberships count as recovered."""
+    from matplotlib.figure import Figure
+
+    axes = ax if ax is not None else Figure(figsize=(6.5, 4.4), layout="constrained").add_subplot()
+    table = pd.DataFrame([r for r in rows if "error" not in r])
+    for name, colour, pick in (
+        ("no confusion", "#4477aa", table["form"] == "none"),
+        ("confusion, true rho >= .95", "#228833", (table["form"] != "none") & (table["true_rho"] >= 0.95)),
+        ("confusion, true rho < .95", "#ee6677", (table["form"] != "none") & (table["true_rho"] < 0.95)),
+    ):
+        axes.semilogx(table["mse"][pick], table["score"][pick], "o", color=colour, alpha=0.7, label=name)
+    axes.axvline(recovered, color="#bbbbbb", lw=1)
+    axes.set(xlabel="true membership MSE", ylabel="score of the diagnosis", ylim=(-0.03, 1.03))
+    axes.legend(fontsize=8)
+    return axes
+
+
+def plot_study(medians: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
+    """MSE against pairs on log scales, one line per method: solid seen, dashed unseen items.
+
+    ``medians`` has the columns method, pairs, seen and unseen.
+    """
+    from matplotlib.figure import Figure
+
+    axes = ax if ax is not None else Figure(figsize=(7.5, 4.6), layout="constrained").add_subplot()
+    colours = ("#4477aa", "#bbbbbb", "#ccbb44", "#66ccee", "#228833", "#ee6677", "#aa3377")
+    for method, colour in zip(dict.fromkeys(medians["method"]), colours, strict=False):
+        rows = medians[medians["method"] == method].sort_values("pairs")
+        axes.loglog(rows["pairs"], rows["seen"], "o-", color=colour, label=method)
+        axes.loglog(rows["pairs"], rows["unseen"], "--", color=colour, alpha=0.6)
+    ticks = np.unique(medians["pairs"])
+    axes.set_xticks(ticks, [f"{n:,}" for n in ticks])
+    axes.minorticks_off()
+    axes.set(
+        xlabel="pairs M", ylabel="membership MSE (median)", title="Synthetic study: solid seen, dashed unseen items"
+    )
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    return axes

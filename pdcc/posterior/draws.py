@@ -1,0 +1,90 @@
+"""What every engine returns: draws whose clusters carry the names of the fitted ones."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pdcc.arrays import Float32, Float64
+from pdcc.inference.variational import GUIDES, SampleStatus
+from pdcc.metrics import align
+from pdcc.validation import check_one_of
+
+METHODS = ("svi", "nuts", "ensemble")
+SITES = ("last-layer", "confusion")
+# (chains, draws per chain) where not asked for.
+SIZES = {"svi": (1, 500), "nuts": (4, 500), "ensemble": (4, 5)}
+
+
+@dataclass(frozen=True)
+class SampleConfig:
+    """How to draw; see ``VolMaxDCC.posterior`` for what each means. Checked when it is made."""
+
+    method: str
+    chains: int
+    draws: int
+    seed: int = 0
+    sites: str = "last-layer"
+    guide: str = "low-rank"
+    prior_scale: float | None = None
+    warmup: int = 500
+    steps: int = 2000
+
+    def __post_init__(self) -> None:
+        check_one_of("method", self.method, METHODS)
+        check_one_of("sites", self.sites, SITES)
+        check_one_of("guide", self.guide, GUIDES)
+        least = 4 if self.method == "nuts" else 1  # split r_hat halves a chain
+        if self.chains < 1 or least > self.draws or (self.method == "svi" and self.chains != 1):
+            raise ValueError(
+                f"draws, chains: expected at least {least} and 1 (and one chain for 'svi'), found draws={self.draws}, chains={self.chains}. Ask for more draws."
+            )
+        if self.steps < 20 or self.warmup < 1:
+            raise ValueError(
+                f"steps, warmup: expected at least 20 and 1, found {self.steps} and {self.warmup}. Use the defaults."
+            )
+
+    @classmethod
+    def of(cls, *, method: str, chains: int | None, draws: int | None, seed: int, **options: Any) -> "SampleConfig":
+        """With the method's own numbers of chains and draws where None, and a sentence about an option there is not."""
+        check_one_of("method", method, METHODS)
+        known = ("sites", "guide", "prior_scale", "warmup", "steps")
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise TypeError(
+                f"posterior: expected options among {', '.join(known)}, found {unknown[0]!r}. Check the spelling."
+            )
+        C, S = SIZES[method]
+        return cls(method, C if chains is None else chains, S if draws is None else draws, seed, **options)
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Aligned draws: memberships (C, S, N, K) float32, agreement (C, S, K, K), confusion A[observed, true] or None.
+
+    by_annotator: where annotators are told apart, B of each and, last, the shared one, (C, S, R + 1, K, K); else None.
+    """
+
+    memberships: Float32
+    agreement: Float64
+    confusion: Float64 | None
+    status: SampleStatus
+    message: str
+    stats: dict[str, NDArray[Any]]
+    by_annotator: Float64 | None = None
+
+
+def aligned(drawn: Sampled, reference: Float64) -> Sampled:
+    """Clusters of every draw renamed after the memberships ``reference`` (N, K) they resemble."""
+    F, B = drawn.memberships, drawn.agreement
+    A, by_annotator = (None if part is None else part.copy() for part in (drawn.confusion, drawn.by_annotator))
+    for c, s in np.ndindex(F.shape[:2]):
+        order = align(reference, F[c, s])
+        F[c, s] = F[c, s][:, order]
+        B[c, s] = B[c, s][np.ix_(order, order)]
+        if A is not None:  # observed and true clusters carry the same names
+            A[c, s] = A[c, s][np.ix_(order, order)]
+        if by_annotator is not None:
+            by_annotator[c, s] = by_annotator[c, s][:, order][:, :, order]
+    return replace(drawn, confusion=A, by_annotator=by_annotator)

@@ -1,0 +1,163 @@
+"""ArviZ in and out: draws as InferenceData, and what the checks read from it."""
+
+import json
+import warnings
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pdcc.arrays import Bools, Float32, Float64, Ints
+from pdcc.data.pairs import PairData
+from pdcc.inference.variational import SampleStatus
+from pdcc.models import answer_logits
+from pdcc.posterior.draws import SampleConfig, Sampled
+from pdcc.storage.provenance import package_versions
+from pdcc.training import TrainConfig
+
+LEAVES_OUT = {
+    "svi": "Normal in unconstrained space, over the confusion and the net's last layer; the layers below, and annotators' departures from the shared confusion, stay at their fitted values.",
+    "nuts": "The layers below the last, and annotators' departures from the shared confusion, stay at their fitted values; chains begin in the fitted mode and tell nothing of others.",
+    "ensemble": "Whole nets refitted from new starts to reweighted answers (Bayesian bootstrap): no prior on the weights.",
+}
+# What simulation-based calibration found over 200 simulated data sets (docs/results.md).
+CALIBRATION = {
+    "svi": "90 % intervals of B covered the truth in 86 % of simulations",
+    "svi, normal guide": "90 % intervals of B covered the truth in 59 % of simulations only: too narrow, do not rely on them",
+    "nuts": "90 % intervals of B covered the truth in 86 % of simulations",
+    "ensemble": "90 % intervals of B covered the truth in 24 % of simulations only: read the members as restarts, not as intervals",
+}
+
+
+def import_arviz() -> Any:
+    """ArviZ, imported when it is needed, and without what versions before 1.0 say about their own future each time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        import arviz
+    return arviz
+
+
+def to_inference_data(drawn: Sampled, data: PairData, how: SampleConfig, config: TrainConfig) -> Any:
+    """ArviZ's InferenceData: posterior, posterior_predictive, log_likelihood, observed_data, constant_data.
+
+    Everything of the size draws x pairs is int8 or float32 and filled one draw at a time: 500 draws of 10,000 pairs and items
+    and ten clusters come to 225 MB.
+    """
+    arviz = import_arviz()
+
+    C, S, _, K = drawn.memberships.shape
+    M = len(data)
+    rng = np.random.default_rng(how.seed)
+    similar = data.similar.astype(np.int8)
+    sign = torch.as_tensor(2.0 * similar - 1)
+    loglik, predicted = np.empty((C, S, M), np.float32), np.empty((C, S, M), np.int8)
+    i, j = torch.as_tensor(data.i), torch.as_tensor(data.j)
+    for c, s in np.ndindex(C, S):
+        F = torch.as_tensor(drawn.memberships[c, s]).double()
+        agreement = torch.as_tensor((drawn.agreement if drawn.by_annotator is None else drawn.by_annotator)[c, s])
+        logits = answer_logits(
+            F[i], F[j], agreement, None if drawn.by_annotator is None else torch.as_tensor(data.annotator)
+        )
+        loglik[c, s] = torch.nn.functional.logsigmoid(sign * logits).float().numpy()
+        predicted[c, s] = rng.random(M) < torch.sigmoid(logits).numpy()
+    posterior: dict[str, Any] = {"memberships": drawn.memberships, "agreement": drawn.agreement}
+    dims = {
+        "memberships": ["item", "cluster"],
+        "agreement": ["cluster", "cluster_b"],
+        "similar": ["pair"],
+        "i": ["pair"],
+        "j": ["pair"],
+    }
+    if drawn.confusion is not None:
+        posterior["confusion"] = drawn.confusion
+        dims["confusion"] = ["observed", "cluster"]
+    constant: dict[str, Any] = {"i": data.i, "j": data.j}
+    if data.annotator is not None:
+        constant["annotator"], dims["annotator"] = data.annotator, ["pair"]
+    numbers = list(range(K))
+    items = list(range(data.n_items)) if data.item_ids is None else [str(name) for name in data.item_ids]
+    coords = {"item": items, "cluster": numbers, "cluster_b": numbers, "observed": numbers, "pair": list(range(M))}
+    calibration = CALIBRATION["svi, normal guide" if (how.method, how.guide) == ("svi", "normal") else how.method]
+    if drawn.status is not SampleStatus.CONVERGED:
+        calibration = f"unknown, since this run did not converge (where runs do: {calibration})"
+    attrs = {
+        "method": how.method, "status": str(drawn.status), "message": drawn.message, "leaves_out": LEAVES_OUT[how.method], "calibration": calibration,
+        "identified": "A only through B = A'A; cluster numbers are arbitrary and aligned to the fitted memberships",
+        "seed": how.seed, "settings": json.dumps(asdict(config), default=str), "versions": json.dumps(package_versions()),
+    }  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="More chains")  # an ensemble's chains may be single members
+        return arviz.from_dict(
+            posterior=posterior,
+            posterior_predictive={"similar": predicted},
+            log_likelihood={"similar": loglik},
+            sample_stats=drawn.stats or None,
+            observed_data={"similar": similar},
+            constant_data=constant,
+            coords=coords,
+            dims=dims,
+            attrs=attrs,
+            posterior_attrs=attrs,
+        )
+
+
+@dataclass(frozen=True)
+class Posterior:
+    """The answers and how likely each draw finds them, out of an ``arviz.InferenceData``.
+
+    observed: (M,) bool. i, j: (M,) items. annotator: (M,) or None. log_likelihood: (S, M) float32.
+    """
+
+    observed: Bools
+    i: Ints
+    j: Ints
+    annotator: Ints | None
+    log_likelihood: Float32
+
+    def probability(self) -> Float64:
+        """Posterior mean P(similar) of each answered pair, (M,), read off the log-likelihood.
+
+        This holds for every form of confusion, per-annotator ones too, where m_i' B m_j would not.
+        """
+        total = np.zeros(len(self.observed))
+        for chunk in np.array_split(self.log_likelihood, max(1, len(self.log_likelihood) // 50)):
+            total += np.exp(chunk.astype(np.float64)).sum(axis=0)
+        right = np.clip(total / len(self.log_likelihood), 0.0, 1.0)
+        return np.where(self.observed, right, 1 - right)
+
+
+def read_posterior(idata: Any) -> Posterior:
+    """Check and take the answers and their log-likelihood out of an ``arviz.InferenceData``."""
+    groups = {"observed_data": ("similar",), "log_likelihood": ("similar",), "constant_data": ("i", "j")}
+    for group, names in groups.items():
+        for name in names:
+            take(idata, group, name)
+    y = take(idata, "observed_data", "similar")
+    i, j = take(idata, "constant_data", "i").astype(np.int64), take(idata, "constant_data", "j").astype(np.int64)
+    ll = take(idata, "log_likelihood", "similar")
+    ll = ll.reshape(-1, ll.shape[-1])
+    if not len(y) == len(i) == len(j) == ll.shape[1]:
+        raise ValueError(
+            f"idata: expected one i, j and log-likelihood for each of the {len(y)} answers, found {len(i)}, {len(j)} and {ll.shape[1]}. Use the posterior and the pairs of one fit."
+        )
+    if not np.isfinite(ll).all():
+        row = int(np.flatnonzero(~np.isfinite(ll).all(axis=0))[0])
+        raise ValueError(
+            f"idata: expected finite log-likelihoods, found {ll[:, row].min()} for pair {row}. Keep probabilities away from 0 and 1, or fit again."
+        )
+    annotator = (
+        take(idata, "constant_data", "annotator").astype(np.int64) if "annotator" in idata.constant_data else None
+    )
+    return Posterior(y.astype(bool), i, j, annotator, ll)
+
+
+def take(idata: Any, group: str, name: str) -> NDArray[Any]:
+    """The array of one variable, or an error that says what is missing."""
+    if not hasattr(idata, group) or name not in getattr(idata, group):
+        found = ", ".join(idata.groups()) if hasattr(idata, "groups") else type(idata).__name__
+        raise ValueError(
+            f"idata: expected an arviz.InferenceData with the variable {name!r} in group {group!r}, found {found}. Make it with pdcc's posterior."
+        )
+    return np.asarray(getattr(idata, group)[name].values)

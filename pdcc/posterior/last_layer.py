@@ -1,0 +1,119 @@
+"""The uncertain last layer of a fitted net: what "svi" and "nuts" draw from, and the same before any answer."""
+
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pdcc.arrays import Float32, Float64
+from pdcc.data.pairs import PairData
+from pdcc.inference import point_values
+from pdcc.inference.prior_hmc import tilted_prior
+from pdcc.inference.variational import Draws
+from pdcc.models import AnnotationModel, PairBatch, SigmoidConfusion
+from pdcc.models.confusion import ShiftedConfusion, annotator_columns
+from pdcc.models.last_layer import LastLayerModel, basis
+from pdcc.posterior.draws import Sampled, aligned
+from pdcc.training import tensors
+
+PRIOR_WIDTH = 3.0
+ITEMS_OF_TILT = 2000
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """The uncertain top of a fitted net: a Pyro model, the one batch of all pairs, and where to start."""
+
+    model: LastLayerModel
+    batch: PairBatch
+    start: dict[str, Tensor]
+
+
+def check_items(fitted: AnnotationModel, x: Tensor) -> None:
+    if len(fitted.partition) not in (0, len(x)):
+        raise ValueError(
+            f"X: expected the {len(fitted.partition)} items that were fitted, whose start's labels count as an annotator, found {len(x)}. Pass the same X."
+        )
+
+
+def last_layer_of(
+    fitted: AnnotationModel,
+    guide: Any,
+    data: PairData,
+    x: Tensor,
+    *,
+    prior_scale: float | None,
+    only_confusion: bool = False,
+) -> LastLayer:
+    """Cut the fitted net below its last layer. ``prior_scale``: prior deviation of the layer's weights; None: three times their
+    root mean square (at once theirs, the prior would pull well-determined memberships off the simplex's faces)."""
+    check_items(fitted, x)
+    layers = fitted.membership.layers
+    last = cast(torch.nn.Linear, layers[-1])
+    with torch.no_grad():
+        hidden = layers[:-1](x)
+        weight = torch.cat([last.weight.mT, last.bias[None]])
+        scale = PRIOR_WIDTH * float(weight.square().mean().sqrt()) if prior_scale is None else prior_scale
+        G, w = basis(hidden, weight, scale)
+    sites = point_values(guide)
+    shift = sites.pop("annotator_shift", None)
+    model = LastLayerModel(fitted, G.shape[1], scale, len(data), w if only_confusion else None, shift).to(x.device)
+    pairs = tensors(data, G)
+    start = ({} if only_confusion else {"weight": w}) | sites
+    if isinstance(fitted.confusion, SigmoidConfusion):
+        start["agreement_logits"] = fitted.confusion.raw.detach().clone()
+    if not start:
+        raise ValueError(
+            "sites: expected something uncertain, found a confusion 'none' and memberships held fixed. Use sites='last-layer'."
+        )
+    every = torch.arange(len(pairs), device=x.device)
+    return LastLayer(
+        model, PairBatch(G, pairs.similar, every, torch.cat([pairs.i, pairs.j]), annotator=pairs.annotator), start
+    )
+
+
+def double(layer: LastLayer) -> LastLayer:
+    """The same problem in float64."""
+    batch = replace(layer.batch, x=layer.batch.x.double(), similar=layer.batch.similar.double())
+    return LastLayer(layer.model.double(), batch, {k: v.double() for k, v in layer.start.items()})
+
+
+def last_layer_draws(layer: LastLayer, draws: Draws, reference: Float64) -> Sampled:
+    """Memberships and agreement of every draw, clusters aligned to the memberships ``reference`` (N, K)."""
+    sites = draws.sites
+    K = reference.shape[1]
+    chains, n = next(iter(sites.values())).shape[:2]
+    weights = sites.get("weight", (layer.model.fixed if layer.model.fixed is not None else torch.zeros(0)).cpu())
+    weights = weights.expand(chains, n, *weights.shape[-2:])
+    F = np.empty((chains, n, len(reference), K), dtype=np.float32)
+    basis_rows = layer.batch.x.cpu()
+    for c in range(chains):
+        for s in range(n):
+            F[c, s] = torch.softmax(basis_rows @ weights[c, s].to(basis_rows), -1).numpy()
+    columns, B = sites.get("confusion_columns"), torch.eye(K, dtype=torch.float64).expand(chains, n, K, K)
+    if columns is not None:
+        B = columns.double() @ columns.double().mT
+    elif "agreement_logits" in sites:
+        B = torch.sigmoid(sites["agreement_logits"].double())
+    stats = {k: v.numpy() for k, v in draws.stats.items()}
+    A = None if columns is None else columns.double().mT.numpy()
+    by_annotator = None
+    if columns is not None and isinstance(layer.model.confusion, ShiftedConfusion):
+        each = annotator_columns(columns.double(), layer.model.confusion.shift.double().cpu())
+        by_annotator = (each @ each.mT).numpy()
+    drawn = Sampled(F, B.numpy().copy(), A, draws.status, draws.message, stats, by_annotator)
+    return aligned(drawn, reference)
+
+
+def prior_memberships(layer: LastLayer, draws: int, seed: int) -> Float32:
+    """Memberships (draws, N, K) before any answer: prior draws, moved as far as the volume factor tilts the prior.
+
+    Everything below the last layer stays fitted, so this is before any answer about the last layer only.
+    """
+    model, x = layer.model, layer.batch.x
+    some = x[:: max(1, len(x) // ITEMS_OF_TILT)]  # the normalised volume of some items is on the scale of all
+    weight = model.n_pairs * model.volume
+    weights = tilted_prior(some, model.scale, weight, model.zero.shape[1], draws=draws, seed=seed)
+    return np.stack([torch.softmax(x @ w, -1).cpu().numpy() for w in weights])

@@ -1,0 +1,99 @@
+"""Whole nets refitted from new starts to reweighted answers: how far solutions that fit as well lie apart."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pdcc.arrays import Float64, Ints
+from pdcc.auto.initialise import make_start
+from pdcc.data.pairs import PairData
+from pdcc.data.splits import hold_out
+from pdcc.fitted import Fitted
+from pdcc.inference import FitConfig
+from pdcc.inference.ensemble import Ensemble, fit_ensemble
+from pdcc.inference.variational import SampleStatus
+from pdcc.metrics import align
+from pdcc.models import AnnotationModel, Membership
+from pdcc.posterior.draws import Sampled, aligned
+from pdcc.posterior.last_layer import check_items
+from pdcc.training import RESTART_STRIDE, first_net, tensors
+
+# Keeps the seeds of new starts apart from those of a fit's own restarts.
+NEW_STARTS = 104_729
+
+
+def refit(
+    fitted: Fitted,
+    data: PairData,
+    *,
+    chains: int,
+    draws: int,
+    seed: int,
+    reweight: str = "pairs",
+    volumes: tuple[float, ...] = (1.0,),
+    progress: bool = False,
+) -> Ensemble:
+    """``chains`` new starts of the whole net, each refitted to ``draws`` reweightings of the answers.
+
+    The starts take the weight of the volume term times each of ``volumes`` in turn. What the fit held out stays held out.
+    """
+    config, model, x = fitted.config, fitted.model, fitted.scaled(data.features)
+    check_items(model, x)
+    split = fitted.split if fitted.holds(data) else hold_out(data, config.validation_fraction, config.seed)
+    train, held = split.train(data), split.test(data)
+    nets: list[Membership] = []
+    labels: list[Tensor] = []
+    for chain in range(chains):
+        own = seed + RESTART_STRIDE * (chain + 1) + NEW_STARTS
+        nets += [first_net(config, x, None, own)] * draws
+        if config.init != "random":
+            # Features are scaled already.
+            begin = make_start(x.cpu().numpy(), config.n_clusters, train, scales=(None,), init=config.init, seed=own)
+            labels += [torch.as_tensor(numbered_like(model, begin.labels)).to(x.device)] * draws
+    batch = max(config.batch_size, len(train) // 30)
+    lr = config.lr * (batch / config.batch_size) ** 0.5 if config.optimizer == "adam" else 1e-3
+    epochs, patience = config.lengths(len(train))
+    how = FitConfig(epochs, batch, lr, max(config.confusion_lr, 3 * lr), "adam", False, patience or 8, seed)
+    return fit_ensemble(
+        nets,
+        model,
+        tensors(train, x),
+        None if held is None else tensors(held, x),
+        how,
+        labels=torch.stack(labels) if labels else None,
+        volume=torch.tensor([model.volume * volumes[c % len(volumes)] for c in range(chains) for _ in range(draws)]),
+        reweight=reweight,
+        progress=progress,
+    )
+
+
+def numbered_like(fitted: AnnotationModel, labels: Ints) -> Ints:
+    """``labels`` (N,) in the numbering of the partition that counts as an annotator, where there is one."""
+    if fitted.partition_weight == 0:
+        return labels
+    K = fitted.membership.n_clusters
+    order = align(np.eye(K)[fitted.partition.cpu().numpy()], np.eye(K)[labels])
+    return np.asarray(np.argsort(order)[labels], dtype=np.int64)
+
+
+def ensemble_draws(members: Ensemble, x: Tensor, chains: int, draws: int, reference: Float64) -> Sampled:
+    """The members as (chains, draws), aligned. "converged": every start's mean held-out score is within two standard
+    errors of the best start's, by the spread of the members within starts."""
+    K = reference.shape[1]
+    F = members.memberships(x).cpu().float().numpy().reshape(chains, draws, len(reference), K)
+    B = members.agreement.double().cpu().numpy().reshape(chains, draws, K, K)
+    A = None if members.columns is None else members.columns.double().mT.cpu().numpy().reshape(chains, draws, K, K)
+    nll = members.nll.double().cpu().numpy().reshape(chains, draws)
+    apart = nll.mean(axis=1) - nll.mean(axis=1).min()
+    words = (
+        f"{chains} starts x {draws} reweightings; the starts' mean held-out scores differ by up to {apart.max():.3g}."
+    )
+    if draws == 1:
+        good, words = False, words + " One member per start shows no spread to compare by: ask for more draws."
+    else:
+        error = float(np.sqrt(2 * nll.var(axis=1, ddof=1).mean() / draws))
+        good = bool((apart <= 2 * error).all())
+    by_annotator = None if members.by_annotator is None else members.by_annotator.double().cpu().numpy()
+    by_annotator = None if by_annotator is None else by_annotator.reshape(chains, draws, -1, K, K)
+    status = SampleStatus.CONVERGED if good else SampleStatus.NOT_CONVERGED
+    return aligned(Sampled(F, B, A, status, words, {"held_out_nll": nll}, by_annotator), reference)

@@ -1,0 +1,1 @@
+"""Files, saved models, run directories, and journals of long studies."""

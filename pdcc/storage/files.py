@@ -1,0 +1,72 @@
+"""Files written whole or not at all: bytes, and named tensors with a JSON header (safetensors). Nothing read here can run code."""
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any, cast
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from pdcc.errors import ArtifactError
+
+FORMAT = "pdcc-state-1"
+
+
+def write_atomic(path: Path, payload: bytes) -> None:
+    """Put ``payload`` at ``path`` so that a reader, or a crash, sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(payload)
+            file.flush()
+            os.fsync(file.fileno())
+            os.fchmod(file.fileno(), 0o666 & ~_umask())  # temporary files are private; results are not
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def save_state(path: Path, tensors: dict[str, Tensor], meta: dict[str, Any]) -> None:
+    """Write named tensors and a JSON-able ``meta`` to one file."""
+    write_atomic(path, pack_state(tensors, meta))
+
+
+def pack_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> bytes:
+    """The content of such a file; one metadata key, since several come in an order that differs between processes."""
+    owned = {name: value.detach().to("cpu").contiguous().clone() for name, value in tensors.items()}
+    return cast(bytes, save(owned, metadata={FORMAT: json.dumps(meta)}))
+
+
+def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what ``save_state`` wrote; no code in the file can run. Raises ``ArtifactError`` on anything else."""
+    try:
+        with safe_open(str(path), framework="pt", device="cpu") as file:
+            header = file.metadata() or {}
+            if FORMAT not in header:
+                raise ArtifactError(f"{path}: expected a file of format {FORMAT}, found one with {sorted(header)}.")
+            meta = json.loads(header[FORMAT])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
+    except (SafetensorError, OSError, json.JSONDecodeError, KeyError) as error:
+        raise ArtifactError(f"{path}: not a readable pdcc state file ({error}). Restore it or train again.") from error
+    return tensors, meta
+
+
+def file_hash(path: Path) -> str:
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()

@@ -1,0 +1,176 @@
+"""Train one specification: a confusion, a volume and a weight for the partition, from a given start."""
+
+import copy
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from pdcc.arrays import Float64
+from pdcc.data.pairs import PairData
+from pdcc.data.scaling import SCALES
+from pdcc.inference import FitConfig, FitResult, PairTensors, fit, map_guide, memberships, pair_nll, point_agreement
+from pdcc.inference.guides import MapGuide
+from pdcc.inference.warmstart import warm_start
+from pdcc.models import CONFUSIONS, AnnotationModel, Membership, make_confusion
+from pdcc.validation import check_count, check_number, check_one_of
+
+INITS = ("pairs", "kmeans", "random")
+# Restarts use seeds this far apart, so that neighbouring random_states do not share restarts.
+RESTART_STRIDE = 7919
+# "auto" epochs: this many, or up to LONGEST times as many (and as much patience), until they make FEWEST_STEPS steps.
+EPOCHS, FEWEST_STEPS, LONGEST = 60, 2500, 5
+
+
+@dataclass(frozen=True)
+class Specification:
+    """One setting of what "auto" leaves open."""
+
+    confusion: str
+    volume: float
+    partition_weight: float
+
+    def __str__(self) -> str:
+        return f"confusion {self.confusion}, volume {self.volume:g}, partition weight {self.partition_weight:g}"
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Everything that decides a fit but the data; see ``VolMaxDCC`` for what each means. Checked when it is made."""
+
+    n_clusters: int
+    confusion: str
+    volume: float | str
+    partition_weight: float | str
+    hidden: tuple[int, ...]
+    dropout: float
+    scale: str | None
+    init: str
+    n_init: int
+    epochs: int | str
+    patience: int | None
+    batch_size: int
+    lr: float
+    confusion_lr: float
+    optimizer: str
+    volume_estimator: str
+    validation_fraction: float
+    seed: int
+
+    def __post_init__(self) -> None:
+        check_one_of("confusion", self.confusion, ("auto", *CONFUSIONS))
+        check_number("volume", self.volume, 0.0, auto=True)
+        check_number("partition_weight", self.partition_weight, 0.0, auto=True)
+        if not isinstance(self.hidden, list | tuple):
+            raise TypeError(
+                f"hidden: expected a tuple of layer widths such as (512, 512), found {self.hidden!r}. Pass a tuple."
+            )
+        for width in self.hidden:
+            check_count("hidden", width)
+        object.__setattr__(self, "hidden", tuple(int(width) for width in self.hidden))
+        check_number("dropout", self.dropout, 0.0, 1.0)
+        check_one_of("scale", self.scale, ("auto", *SCALES))
+        check_one_of("init", self.init, INITS)
+        check_count("n_init", self.n_init)
+        if self.epochs != "auto":
+            check_count("epochs", self.epochs)
+        check_count("batch_size", self.batch_size)
+        if 2 * self.batch_size < self.n_clusters:
+            raise ValueError(
+                f"batch_size: expected at least half of n_clusters={self.n_clusters} (a batch's volume needs K items), found {self.batch_size}. Raise it."
+            )
+        if self.patience is not None:
+            check_count("patience", self.patience)
+        check_number("lr", self.lr, 0.0, open_low=True)
+        check_number("confusion_lr", self.confusion_lr, 0.0, open_low=True)
+        check_one_of("optimizer", self.optimizer, ("adam", "sgd"))
+        check_one_of("volume_estimator", self.volume_estimator, ("minibatch", "full"))
+        check_number("validation_fraction", self.validation_fraction, 0.0, 1.0)
+
+    def settled(self, chosen: Specification) -> "TrainConfig":
+        """The same with what was chosen in place of "auto"."""
+        return replace(self, confusion=chosen.confusion, volume=chosen.volume, partition_weight=chosen.partition_weight)
+
+    def lengths(self, n_pairs: int) -> tuple[int, int | None]:
+        """(epochs, patience) for so many answers: "auto" sees to it that few of them still make enough steps."""
+        if isinstance(self.epochs, int):
+            return self.epochs, self.patience
+        steps = EPOCHS * math.ceil(n_pairs / self.batch_size)
+        longer = min(max(1, math.ceil(FEWEST_STEPS / steps)), LONGEST)
+        return EPOCHS * longer, None if self.patience is None else self.patience * longer
+
+
+def tensors(data: PairData, x: Tensor) -> PairTensors:
+    """Pairs as tensors on the device of the features x (N, d)."""
+    similar = torch.as_tensor(data.similar, dtype=torch.float32)
+    annotator = [] if data.annotator is None else [torch.as_tensor(data.annotator)]
+    parts = (torch.as_tensor(data.i), torch.as_tensor(data.j), similar, *annotator)
+    return PairTensors(x, *(part.to(x.device) for part in parts))
+
+
+def first_net(config: TrainConfig, x: Tensor, labels: Tensor | None, seed: int) -> Membership:
+    """f_theta as training finds it: random, then fitted to ``labels`` (N,) where there are any."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = Membership(x.shape[1], config.n_clusters, config.hidden, config.dropout).to(x.device)
+    if labels is not None:
+        warm_start(net, x, labels, seed=seed)
+    return net
+
+
+def build(
+    net: Membership, chosen: Specification, n_pairs: int, labels: Tensor | None, n_annotators: int = 0
+) -> AnnotationModel:
+    """The Pyro model of one specification around the net, on the net's device."""
+    model = AnnotationModel(
+        net,
+        make_confusion(chosen.confusion, net.n_clusters, n_annotators),
+        n_pairs=n_pairs,
+        volume=chosen.volume,
+        partition=labels,
+        partition_weight=chosen.partition_weight,
+    )
+    model.to(next(net.parameters()).device)
+    return model
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A trained specification; ``nll``: negative log-likelihood of every held-out answer, or None where there are none."""
+
+    model: AnnotationModel
+    guide: MapGuide
+    result: FitResult
+    nll: Float64 | None
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """What all trials of a fit share: answers to train on and to judge by, as tensors with the scaled features."""
+
+    config: TrainConfig
+    pairs: PairTensors
+    held_out: PairTensors | None
+    n_annotators: int
+    progress: bool = False
+    checkpoints: Path | None = None
+
+    def train(self, chosen: Specification, net: Membership, labels: Tensor | None, seed: int, title: str) -> Trial:
+        """Fit one specification from a copy of ``net``; ``labels`` (N,): the partition that may stand as an annotator."""
+        c = self.config
+        model = build(copy.deepcopy(net), chosen, len(self.pairs), labels, self.n_annotators)
+        guide = map_guide(model)
+        epochs, patience = c.lengths(len(self.pairs))
+        full = c.volume_estimator == "full"
+        how = FitConfig(epochs, c.batch_size, c.lr, c.confusion_lr, c.optimizer, full, patience, seed)
+        name = f"{chosen.confusion}-{chosen.volume:g}-{chosen.partition_weight:g}-{seed}.safetensors"
+        where = None if self.checkpoints is None else self.checkpoints / name
+        result = fit(
+            model, guide, self.pairs, self.held_out, how, checkpoint=where, progress=self.progress, label=title
+        )
+        if self.held_out is None:
+            return Trial(model, guide, result, None)
+        nll = pair_nll(memberships(model, self.pairs.x), point_agreement(model, guide), self.held_out)
+        return Trial(model, guide, result, nll.double().cpu().numpy())

@@ -1,0 +1,341 @@
+"""One checker for each kind of argument that crosses the public boundary."""
+
+import math
+import numbers
+import sys
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from pdcc.arrays import Bools, Float32, Float64, Ints
+from pdcc.errors import PairDataError
+
+# Restarts and K-means tries add to the seed, and numpy takes 32 bits.
+LARGEST_SEED = 2**31 - 1
+# How far memberships may be off the simplex: float32 softmax output is.
+OFF_SIMPLEX = 1e-4
+
+
+def as_array(name: str, value: Any, dtype: Any = None) -> NDArray[Any]:
+    """``np.asarray`` with an error that names the argument."""
+    try:
+        return np.asarray(value, dtype=dtype)
+    except ValueError as error:
+        raise PairDataError(
+            name, "rows of one length", f"a ragged list ({error})", "Give every row the same number of entries."
+        ) from error
+
+
+def first_row(bad: Any) -> int:
+    return int(np.flatnonzero(bad)[0])
+
+
+def check_features(X: Any, *, n_features: int | None = None, owner: str = "this model") -> Float32:
+    """Features as a finite float32 array (N, d); ``n_features`` is the width an earlier fit of ``owner`` has fixed."""
+    name = "X"
+    if hasattr(X, "toarray"):
+        # scikit-learn's checks look for TypeError and the words "sparse" and "dense" here.
+        raise TypeError(
+            f"{name}: expected a dense array of features, found a sparse matrix. Convert it with X.toarray()."
+        )
+    array = as_array(name, X)
+    if array.ndim != 2:
+        raise PairDataError(
+            name,
+            "a 2D array, one row an item",
+            f"{array.ndim}D of shape {array.shape}. Reshape your data",
+            "Use X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one item.",
+        )
+    if np.iscomplexobj(array):
+        raise PairDataError(
+            name, "real numbers", "Complex data not supported", "Pass real and imaginary parts as separate columns."
+        )
+    if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            bad = [i for i, row in enumerate(array.tolist()) if any(not _is_number(v) for v in row)]
+            message = PairDataError(
+                name,
+                "numbers",
+                f"{array.dtype} values that are not ({error}; argument must be a string or a real number)",
+                "Encode or drop the columns that are not numeric; if one names the items, say so: item_ids in Python, --id-column in the shell.",
+                bad[0] if bad else None,
+            )
+            raise (TypeError(str(message)) if isinstance(error, TypeError) else message) from error
+    if 0 in array.shape:
+        raise PairDataError(
+            name,
+            "at least one item and one feature",
+            f"shape {array.shape}: {array.shape[0]} sample(s) and {array.shape[1]} feature(s) (shape={array.shape}) while a minimum of 1 is required",
+            "Check how the features were read.",
+        )
+    if n_features is not None and array.shape[1] != n_features:
+        raise PairDataError(
+            name,
+            f"{n_features} features, as in fit",
+            f"{array.shape[1]}: X has {array.shape[1]} features, but {owner} is expecting {n_features} features as input",
+            "Prepare new items exactly as the ones fitted on.",
+        )
+    with np.errstate(over="ignore"):
+        out = np.ascontiguousarray(array, dtype=np.float32)
+    finite = np.isfinite(out).all(axis=1)
+    if not finite.all():
+        row = first_row(~finite)
+        kind = "NaN" if np.isnan(out[row]).any() else "inf (or beyond float32)"
+        raise PairDataError(
+            name,
+            "finite numbers",
+            f"{kind} in {int((~finite).sum())} row(s)",
+            "Impute or drop those items (and the pairs that name them).",
+            row,
+        )
+    return out
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        float(value)
+    except (TypeError, ValueError):
+        return False
+    return True
+
+
+def check_similar(similar: ArrayLike) -> Bools:
+    """Answers as bool (M,): bool, {0, 1} or {-1, +1}, and both kinds must occur."""
+    array = as_array("similar", similar)
+    how = "bool, {0, 1} or {-1, +1}"
+    if array.ndim != 1:
+        raise PairDataError(
+            "similar",
+            f"one answer a pair, a 1D array of {how}",
+            f"an array of shape {array.shape}",
+            "Pass similar with shape (M,).",
+        )
+    if array.size == 0:
+        raise PairDataError("similar", "at least one answer", "none", "Check how the pairs were read.")
+    if array.dtype == object:
+        array = _plain(array, "similar", how)
+    if array.dtype == bool:
+        out = array.copy()  # tables hand out read-only columns, which torch warns about
+    elif np.issubdtype(array.dtype, np.number) and not np.iscomplexobj(array):
+        if np.isin(array, (0, 1)).all():
+            out = array == 1
+        elif np.isin(array, (-1, 1)).all():
+            out = array == 1
+        else:
+            legal = (0, 1) if (array == 0).any() else (-1, 1)
+            row = first_row(~np.isin(array, legal))
+            raise PairDataError(
+                "similar",
+                f"only {how}",
+                f"the value {array[row]!r}",
+                "Drop unsure answers, and map scores to 0 and 1 by a threshold of your choice.",
+                row,
+            )
+    else:
+        raise PairDataError(
+            "similar", how, f"values of type {array.dtype}, such as {array[0]!r}", "Map the answers to 0 and 1.", 0
+        )
+    if out.all() or not out.any():
+        kind = "similar" if out.all() else "different"
+        raise PairDataError(
+            "similar",
+            "both kinds of answer",
+            f"only {kind!r} ({len(out)} pairs)",
+            "One kind of answer says nothing about clusters: add pairs of the other kind.",
+        )
+    return out
+
+
+def _plain(array: NDArray[Any], name: str, how: str) -> NDArray[Any]:
+    """An object array as the bool or number array it stands for."""
+    bad = [row for row, v in enumerate(array.tolist()) if not isinstance(v, numbers.Real | np.bool_)]
+    if bad:
+        raise PairDataError(name, how, f"{array[bad[0]]!r}", "Map the answers to 0 and 1.", bad[0])
+    return array.astype(np.float64)
+
+
+def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
+    """Row numbers as int64 (M, 2), each in [0, n_items)."""
+    array = as_array("pairs", pairs)
+    if array.ndim != 2 or array.shape[1] != 2:
+        raise PairDataError(
+            "pairs",
+            "shape (M, 2), two item row numbers a pair",
+            f"shape {array.shape}",
+            "Stack the two endpoints: np.column_stack([i, j]).",
+        )
+    if len(array) == 0:
+        raise PairDataError("pairs", "at least one pair", "none", "Check how the pairs were read.")
+    if not np.issubdtype(array.dtype, np.integer):
+        raise PairDataError(
+            "pairs",
+            "integers, row numbers of X",
+            f"{array.dtype}, such as {array[0].tolist()}",
+            "Cast whole row numbers with .astype(int); for names of items use item_ids (Python) or --id-column (shell).",
+            0,
+        )
+    bad = ((array < 0) | (array >= n_items)).any(axis=1)
+    if bad.any():
+        row = first_row(bad)
+        raise PairDataError(
+            "pairs",
+            f"row numbers from 0 to {n_items - 1} (X has {n_items} rows)",
+            f"{array[row].tolist()}",
+            "Number items from 0, or name them (item_ids in Python, --id-column in the shell).",
+            row,
+        )
+    return np.asarray(array, dtype=np.int64)
+
+
+def check_n_clusters(n_clusters: Any, n_items: int) -> int:
+    """K, an integer with 2 <= K <= N."""
+    if isinstance(n_clusters, bool) or not isinstance(n_clusters, int | np.integer):
+        raise TypeError(
+            f"n_clusters: expected an integer, found {n_clusters!r} ({type(n_clusters).__name__}). Pass n_clusters=int(...)."
+        )
+    if n_clusters < 2:
+        raise PairDataError(
+            "n_clusters", "at least 2", str(n_clusters), "One cluster needs no clustering; set n_clusters to 2 or more."
+        )
+    if n_clusters > n_items:
+        raise PairDataError(
+            "n_clusters",
+            f"at most the number of items, n_samples={n_items}",
+            str(n_clusters),
+            "Lower n_clusters or add items.",
+        )
+    return int(n_clusters)
+
+
+def check_one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> None:
+    """Raise ``ValueError`` unless ``value`` is one of ``allowed``."""
+    if not any(value is a or (isinstance(value, str) and value == a) for a in allowed):
+        raise ValueError(
+            f"{name}: expected one of {', '.join(map(repr, allowed))}, found {value!r}. Pass one of these."
+        )
+
+
+def check_number(
+    name: str, value: Any, low: float, high: float = math.inf, *, auto: bool = False, open_low: bool = False
+) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless ``value`` is a number from ``low`` to below ``high``, or "auto" where allowed."""
+    if auto and isinstance(value, str) and value == "auto":
+        return
+    expected = (
+        f"a number {'above' if open_low else 'of at least'} {low:g}"
+        + (f" and below {high:g}" if high < math.inf else "")
+        + (' or "auto"' if auto else "")
+    )
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name}: expected {expected}, found {value!r} ({type(value).__name__}). Pass a number.")
+    number = float(value)
+    if not math.isfinite(number) or number < low or number >= high or (open_low and number == low):
+        raise ValueError(f"{name}: expected {expected}, found {value!r}. Choose a value in that range.")
+
+
+def check_count(name: str, value: Any, low: int = 1) -> None:
+    """Raise ``TypeError`` or ``ValueError`` unless ``value`` is a whole number of at least ``low``."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(
+            f"{name}: expected a whole number of at least {low}, found {value!r} ({type(value).__name__}). Pass an int."
+        )
+    if int(value) < low:
+        raise ValueError(f"{name}: expected a whole number of at least {low}, found {value!r}. Raise it.")
+
+
+def check_device(device: Any) -> torch.device:
+    """ "auto" is CUDA where there is one, else the CPU; anything else must be a device torch can use here."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(
+            f"device: expected 'auto', 'cpu', 'cuda' or a torch device, found {device!r}. Pass one of these."
+        ) from error
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device: expected a device this machine has, found {device!r} but no CUDA. Pass device='cpu' or 'auto'."
+        )
+    return found
+
+
+def check_random_state(random_state: Any) -> None:
+    """Raise ``ValueError`` unless it is None, a whole number from 0 to 2^31 - 1 or a numpy random generator."""
+    if random_state is None or isinstance(random_state, np.random.RandomState | np.random.Generator):
+        return
+    whole = isinstance(random_state, int | np.integer) and random_state is not True and random_state is not False
+    if not whole or not 0 <= int(random_state) <= LARGEST_SEED:
+        raise ValueError(
+            f"random_state: expected None, a whole number from 0 to {LARGEST_SEED} or a numpy random generator, found {random_state!r}. Pass an int."
+        )
+
+
+def seed_of(random_state: Any) -> int:
+    """One integer seed from a checked ``random_state``; None gives a fresh one."""
+    if random_state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0] & LARGEST_SEED)
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(LARGEST_SEED))
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(LARGEST_SEED))
+    return int(random_state)
+
+
+def show_progress(progress: bool | None) -> bool:
+    """None means: at a terminal."""
+    return sys.stderr.isatty() if progress is None else bool(progress)
+
+
+def check_memberships(memberships: ArrayLike) -> Float64:
+    """Rows (N, K) on the simplex as float64: clipped at 0 and divided by their sum, so float32 softmax output is welcome."""
+    name = "memberships"
+    try:
+        F = np.array(memberships, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise PairDataError(name, "numbers in rows of one length", str(error), "Pass an array (N, K).") from error
+    if F.ndim != 2 or 0 in F.shape:
+        raise PairDataError(
+            name,
+            "a 2D array (N, K), one row an item",
+            f"shape {F.shape}",
+            "Pass the memberships of at least one item in at least one cluster.",
+        )
+    finite = np.isfinite(F).all(axis=1)
+    if not finite.all():
+        row = first_row(~finite)
+        raise PairDataError(name, "finite numbers", f"{F[row]}", "Drop those items or see why the fit diverged.", row)
+    low = F.min(axis=1) < -OFF_SIMPLEX
+    if low.any():
+        row = first_row(low)
+        raise PairDataError(
+            name, "entries of at least 0", f"{F[row].min():.6g}", "Pass probabilities, not logits.", row
+        )
+    off = np.abs(F.sum(axis=1) - 1.0) > OFF_SIMPLEX
+    if off.any():
+        row = first_row(off)
+        raise PairDataError(
+            name,
+            "rows that sum to 1",
+            f"a sum of {F[row].sum():.6g}",
+            "Divide each row by its sum, or apply softmax.",
+            row,
+        )
+    F = np.maximum(F, 0.0)
+    return np.asarray(F / F.sum(axis=1, keepdims=True))
+
+
+def check_matrix(name: str, value: ArrayLike, *, square: bool = False) -> Float64:
+    """A finite 2D array in float64, square where asked for."""
+    array = np.asarray(value, dtype=np.float64)
+    good = array.ndim == 2 and array.size > 0 and bool(np.isfinite(array).all())
+    if not good or (square and array.shape[0] != array.shape[1]):
+        what = "a finite K x K matrix" if square else "a finite 2D array"
+        odd = array.ndim == 2 and array.size > 0 and not np.isfinite(array).all()
+        found = "entries that are not finite" if odd else f"shape {array.shape}"
+        raise PairDataError(name, what, found, "Check how it was made.")
+    return array
