@@ -1,98 +1,19 @@
-"""Shared by all tests: one torch thread, and small problems with known answers."""
+"""One torch thread for every test, and the small problems that many of them fit."""
 
-import warnings
-from dataclasses import dataclass
-
-import numpy as np
 import pytest
 import torch
-from sklearn.base import BaseEstimator
-from sklearn.utils.estimator_checks import check_estimator
-
-from pdcc.annotators import Answers, answer_through, draw_pairs
+from helpers import Blobs, make_blobs
 
 torch.set_num_threads(1)
 
 
-@dataclass(frozen=True)
-class Blobs:
-    """Three Gaussian clusters with truth, and answers about their pairs."""
-
-    X: np.ndarray
-    y: np.ndarray
-    answers: Answers
-
-
-def make_blobs(
-    n: int = 150, n_pairs: int = 600, flip: float = 0.0, seed: int = 0, n_clusters: int = 3, d: int = 4
-) -> Blobs:
-    rng = np.random.default_rng(seed)
-    centres = rng.normal(scale=4.0, size=(n_clusters, d))
-    y = np.arange(n) % n_clusters
-    X = (centres[y] + rng.normal(size=(n, d))).astype(np.float32)
-    A = np.full((n_clusters, n_clusters), flip / n_clusters) + (1 - flip) * np.eye(n_clusters)
-    answers = answer_through(np.eye(n_clusters)[y], draw_pairs(n, n_pairs, rng), A, rng)
-    return Blobs(X, y, answers)
-
-
 @pytest.fixture(scope="session")
 def blobs() -> Blobs:
+    """Clear clusters and answers without a mistake."""
     return make_blobs()
 
 
 @pytest.fixture(scope="session")
 def noisy_blobs() -> Blobs:
+    """The same with about one answer in eight mistaken."""
     return make_blobs(flip=0.15, seed=1)
-
-
-# Checks of scikit-learn that ask for what we refuse on purpose.
-ONE_CLUSTER = "the check sets n_clusters=1, which is refused by design: one cluster needs no clustering"
-REFUSED = {
-    "check_dont_overwrite_parameters": ONE_CLUSTER,
-    "check_methods_subset_invariance": ONE_CLUSTER,
-    "check_fit2d_1feature": ONE_CLUSTER,
-    "check_fit2d_predict1d": ONE_CLUSTER,
-    "check_fit2d_1sample": "one item cannot form a pair, and the error says that instead",
-}
-
-
-def follows_scikit_learn(est: BaseEstimator, expected: dict[str, str]) -> None:
-    """Run all of scikit-learn's checks; those ``expected`` to fail must fail, and no other may."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the checks fit tiny random data and probe deprecated paths
-        results = check_estimator(est, expected_failed_checks=expected, on_fail=None, on_skip=None)
-    failed = {r["check_name"]: r["exception"] for r in results if r["status"] == "failed"}
-    assert not failed, failed
-    assert sum(r["status"] == "passed" for r in results) > 30
-    unexpected = [r["check_name"] for r in results if r["check_name"] in expected and r["status"] == "passed"]
-    assert not unexpected, f"listed as failing but pass: {unexpected}"
-
-
-FLIP_TOLERANCE = 0.005 + 1e-9  # the default of machine_annotators, which takes rates on its edge for within
-
-
-def same(a, b):
-    assert type(a) is type(b)
-    if isinstance(a, dict):
-        assert list(a) == list(b)
-        for key in a:
-            same(a[key], b[key])
-    elif isinstance(a, list | tuple):
-        assert len(a) == len(b)
-        for x, y in zip(a, b, strict=True):
-            same(x, y)
-    elif isinstance(a, np.ndarray):
-        assert a.dtype == b.dtype
-        np.testing.assert_array_equal(a, b)
-    else:
-        assert a == b
-
-
-class Call:
-    """Pickles as a call of ``function``."""
-
-    def __init__(self, function, *arguments):
-        self.parts = (function, arguments)
-
-    def __reduce__(self):
-        return self.parts

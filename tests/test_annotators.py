@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import FLIP_TOLERANCE
+from helpers import FLIP_TOLERANCE
 
 from pdcc.annotators import answer_through, draw_pairs, machine_annotator, machine_annotators
 from pdcc.datasets import digits
@@ -75,15 +75,12 @@ def test_machine_annotator_limits(asked):
     true = machine_annotators(data.X, data.y, pairs, flip_rate=0.0)
     assert true.flip_rate == 0.0
     np.testing.assert_array_equal(true.similar, data.y[pairs[:, 0]] == data.y[pairs[:, 1]])
-    # More noise than one label a class gives: some classes are unknown to the annotator.
+    # More noise than one label per class gives: some classes are unknown to the annotator.
     assert abs(machine_annotators(data.X, data.y, pairs, flip_rate=0.25).flip_rate - 0.25) <= FLIP_TOLERANCE
-    with pytest.raises(ValueError, match="1297 labels give"):
+    with pytest.raises(ValueError, match="1297 labels"):
         machine_annotators(data.X, data.y, pairs, flip_rate=0.001, tolerance=1e-4)
     for bad in (-0.1, 1.0):
         with pytest.raises(ValueError, match="flip_rate"):
             machine_annotators(data.X, data.y, pairs, flip_rate=bad)
     with pytest.raises(ValueError, match="n_annotators"):
         machine_annotators(data.X, data.y, pairs, flip_rate=0.1, n_annotators=0)
-
-
-# ---- the paper's tasks

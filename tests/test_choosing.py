@@ -4,19 +4,20 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import make_blobs
+from helpers import make_blobs
 from sklearn.metrics import adjusted_rand_score
 
 from pdcc import PairData, VolMaxDCC, metrics
 from pdcc.annotators import answer_by_labels, answer_through, draw_pairs, worker_pairs
+from pdcc.auto.calibration import AUTO_PARTITION_WEIGHT, AUTO_VOLUME
 from pdcc.auto.initialise import Partitioner, answer_counts, answer_nll, evidence, make_start
-from pdcc.auto.rules import AUTO_PARTITION, AUTO_VOLUME, choose, standard_error
-from pdcc.auto.search import EPOCHS, FEWEST_STEPS, LONGEST
-from pdcc.auto.signals import Neighbourhood
+from pdcc.auto.rules import choose, specifications, standard_error, with_free_b
+from pdcc.auto.signals import Neighbourhood, transitive
 from pdcc.data.scaling import SCALES, Scaler
-from pdcc.data.splits import hold_out
-from pdcc.inference import fit
+from pdcc.data.splits import hold_out, split
+from pdcc.inference import FitStatus, fit
 from pdcc.partition.kmeans import kmeans
+from pdcc.training import EPOCHS, FEWEST_STEPS, LONGEST, Specification
 
 
 def hidden_direction(seed: int = 0, flip: float = 0.1) -> tuple[np.ndarray, np.ndarray, PairData]:
@@ -76,7 +77,7 @@ def test_a_stable_kmeans_is_kept_when_answers_do_not_contradict_it():
     _X, y, data = crowd()
     start = make_start(data.features, 3, data, scales=(None,), init="pairs", seed=0)
     assert "plain K-means" in start.name
-    assert "stable" in start.reason
+    assert "stable partition" in start.reason
     assert start.as_annotator
     assert metrics.acc(y, start.labels) > 0.97
 
@@ -111,7 +112,8 @@ def test_answer_counts_and_evidence():
 
 def test_the_true_partition_predicts_held_out_answers_best():
     _X, y, data = hidden_direction(7)
-    train, test = data.split(0.3, 0)
+    found = split(data, 0.3, 0)
+    train, test = found.train(data), found.test(data)
     truth = answer_nll(y, train, test).mean()
     shuffled = answer_nll(np.random.default_rng(0).permutation(y), train, test).mean()
     merged = answer_nll(np.minimum(y, 1), train, test).mean()
@@ -125,20 +127,20 @@ def test_partitions_do_not_depend_on_thread_timing():
     assert way[0].stability() == way[1].stability()
 
 
-def test_candidates():
-    def found(confusion, volume, *, annotators=False, enough=True, partition_weight=0.0):
-        listed = specifications(confusion, volume, partition, annotators=annotators, enough=enough)
-        assert all(c.partition == partition for c in listed)
+def test_what_is_compared():
+    def found(confusion, volume, *, annotators=False, enough=True, weight=0.0):
+        listed = specifications(confusion, volume, weight, annotators=annotators, enough=enough)
+        assert all(c.partition_weight == weight for c in listed)
         return [(c.confusion, c.volume) for c in listed]
 
     free, none = ("sigmoid", AUTO_VOLUME), ("none", 0.0)
     assert found("auto", "auto") == [free, none]
-    assert found("auto", "auto", annotators=True, partition=1.0) == [free, ("per-annotator", AUTO_VOLUME), none]
+    assert found("auto", "auto", annotators=True, weight=1.0) == [free, ("per-annotator", AUTO_VOLUME), none]
     assert found("auto", 0.5) == [("sigmoid", 0.5), ("none", 0.5)]
     assert found("sigmoid", "auto", annotators=True) == [free, ("sigmoid", 0.0)]
     assert found("none", 0.0, annotators=True) == [none]
     assert found("per-annotator", 0.1) == [("stochastic", 0.1)]
-    # Too few held-out answers to choose by: one candidate, and no more freedom than columns that sum to 1.
+    # Too few held-out answers to choose by: one specification, and no more freedom than columns that sum to 1.
     assert found("auto", "auto", enough=False) == [("stochastic", AUTO_VOLUME)]
     assert found("auto", 0.5, annotators=True, enough=False) == [("per-annotator", 0.5)]
     assert found("sigmoid", "auto", enough=False) == [free]
@@ -153,7 +155,9 @@ def test_choose_prefers_volume_within_one_standard_error():
     assert choose(options, [base + step + 0.004, base], None).index == 0
     behind = choose(options, [base + step + 0.006, base], None)
     assert behind.index == 1
-    assert "best" in behind.reason
+    assert str(options[1]) in behind.reason
+    assert [row["setting"] for row in behind.table] == [str(o) for o in options]
+    assert [row["behind_best"] for row in behind.table] == pytest.approx([0.006, 0.0])
     # The same numbers from two annotators: 400 answers are then only two, and the standard error is larger.
     groups = (step > 0).astype(np.int64)
     assert choose(options, [base + step + 0.006, base], groups).index == 0
@@ -176,11 +180,6 @@ def test_held_out_answers_do_not_reach_start_or_training(monkeypatch):
     """Turn every held-out answer round: start and training losses stay the same to the bit, held-out losses do not."""
     X, _, data = hidden_direction()
     pairs = np.column_stack([data.i, data.j])
-
-    def turned(data, fraction, seed):
-        train, held, by = hold_out(data, fraction, seed)
-        return train, replace(held, similar=~held.similar), by
-
     setting = {
         "confusion": "none",
         "volume": 0.0,
@@ -191,15 +190,18 @@ def test_held_out_answers_do_not_reach_start_or_training(monkeypatch):
         "random_state": 0,
     }
     straight = VolMaxDCC(3, **setting).fit(X, pairs, data.similar)
-    monkeypatch.setattr("pdcc.recipe.hold_out", turned)
-    around = VolMaxDCC(3, **setting).fit(X, pairs, data.similar)
-    assert straight.story_["start"] == around.story_["start"]
+    held = hold_out(data, 0.1, 0)
+    assert straight.report_.n_held_out == held.held.sum() == 300
+    # The same answers stay held out, though which ones are depends on the answers.
+    monkeypatch.setattr("pdcc.auto.search.hold_out", lambda *_: held)
+    around = VolMaxDCC(3, **setting).fit(X, pairs, data.similar ^ held.held)
+    assert straight.report_.start == around.report_.start
     assert [h["loss"] for h in straight.history_] == [h["loss"] for h in around.history_]
     assert straight.history_[0]["held_out"] != around.history_[0]["held_out"]
 
 
 def test_partition_weight_follows_the_start():
-    for (X, _, data), weight in ((crowd(), AUTO_PARTITION), (hidden_direction(), 0.0)):
+    for (X, _, data), weight in ((crowd(), AUTO_PARTITION_WEIGHT), (hidden_direction(), 0.0)):
         pairs = np.column_stack([data.i, data.j])
         est = VolMaxDCC(3, random_state=0, epochs=1, hidden=(8,)).fit(X, pairs, data.similar, data.annotator)
         assert est.report_.chosen.partition_weight == weight
@@ -244,34 +246,34 @@ def test_annotator_answers_by_labels_are_consistent():
 
 
 def test_few_answers_still_make_enough_steps():
-    settings = VolMaxDCC(3)._settings()
-    auto = VolMaxDCC(3)._recipe(settings, 0)
+    auto = VolMaxDCC(3).config(0)
     assert auto.lengths(10_000) == (EPOCHS, 8)
     epochs, patience = auto.lengths(1500)
-    assert FEWEST_STEPS <= epochs * 12 < FEWEST_STEPS + EPOCHS * 12  # twelve batches of 128 an epoch
+    assert FEWEST_STEPS <= epochs * 12 < FEWEST_STEPS + EPOCHS * 12  # twelve batches of 128 per epoch
     assert patience == 8 * epochs / EPOCHS
     assert auto.lengths(10)[0] == LONGEST * EPOCHS
     assert replace(auto, patience=None).lengths(10)[1] is None
     assert replace(auto, epochs=7).lengths(10) == (7, 8)
 
 
-def test_neighbours_tell_a_torn_partition():
-    """Two groups on a line; labels that alternate inside a group tear neighbours apart, those of the groups do not."""
+def test_neighbours_tell_labels_that_fall_behind_a_partition():
+    """Two groups on a line; labels drawn at random inside a group part neighbours, those of the groups do not."""
     rng = np.random.default_rng(0)
     group = np.repeat([0, 1], 100)
     X = (10.0 * group + rng.random(200))[:, None].astype(np.float32)
     near = Neighbourhood(X)
     np.testing.assert_array_equal(near.agreement(group), 1.0)
-    assert near.torn(1 - group, group) is None
-    torn = near.torn(rng.integers(2, size=200), group)
-    assert torn is not None
-    assert "neighbours" in torn
-    assert near.torn(group, rng.integers(2, size=200)) is None
+    assert near.falls_behind(1 - group, group) is None
+    mixed = rng.integers(2, size=200)
+    behind = near.falls_behind(mixed, group)
+    assert behind is not None
+    assert f"{near.agreement(mixed).mean():.3f}, 1.000" in behind
+    assert near.falls_behind(group, rng.integers(2, size=200)) is None
     assert Neighbourhood(X[:3]).index.shape == (3, 2)
 
 
 def test_neighbours_of_a_sample_are_not_the_items_themselves(monkeypatch):
-    monkeypatch.setattr("pdcc.neighbours.MOST_ITEMS", 30)
+    monkeypatch.setattr("pdcc.auto.signals.MOST_NEIGHBOURHOODS", 30)
     X = np.repeat(np.arange(20.0), 5)[:, None].astype(np.float32)  # each item coincides with four others
     near = Neighbourhood(X)
     assert near.index.shape == (30, 5)
@@ -299,14 +301,15 @@ def test_a_wrong_labeller_is_not_followed_away_from_stable_clusters():
     led = VolMaxDCC(3, partition_weight=0.0, **setting).fit(blobs.X, pairs, similar)
     held = VolMaxDCC(3, **setting).fit(blobs.X, pairs, similar)
     assert held.report_.chosen.partition_weight > 0
-    assert "tore items from their neighbours" in held.report_.reason
+    assert "k-NN label agreement" in held.report_.reason
+    assert "k-NN label agreement" not in led.report_.reason
     assert metrics.acc(blobs.y, held.labels_) > metrics.acc(blobs.y, led.labels_) + 0.05
     # Left to us, what the answers say against the clusters goes into the free B.
     auto = VolMaxDCC(3, **setting | {"confusion": "auto", "volume": "auto"}).fit(blobs.X, pairs, similar)
     assert auto.report_.chosen.partition_weight > 0
     assert auto.report_.chosen.confusion == "sigmoid"
     assert auto.report_.chosen.volume == AUTO_VOLUME
-    assert "Used confusion sigmoid, volume 0.003, partition " in auto.report_.reason
+    assert str(auto.report_.chosen) in auto.report_.reason
     assert metrics.acc(blobs.y, auto.labels_) > metrics.acc(blobs.y, led.labels_) + 0.05
 
 
@@ -327,9 +330,9 @@ def test_a_diverging_attempt_to_hold_on_is_left(monkeypatch):
     def fit_or_diverge(model, *args, **kwargs):
         result = fit(model, *args, **kwargs)
         attempts.append(model.partition_weight)
-        return replace(result, status="diverged") if model.partition_weight > 0 else result
+        return replace(result, status=FitStatus.DIVERGED) if model.partition_weight > 0 else result
 
-    monkeypatch.setattr("pdcc.recipe.fit", fit_or_diverge)
+    monkeypatch.setattr("pdcc.training.fit", fit_or_diverge)
     setting = {"hidden": (32,), "dropout": 0.0, "scale": None, "confusion": "none", "volume": 0.0, "n_init": 2}
     est = VolMaxDCC(3, random_state=0, **setting).fit(blobs.X, pairs, similar)
     assert attempts == [0.0, 0.0, 0.3]  # restarts first: holding on has the last word

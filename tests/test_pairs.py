@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from pdcc import PairData, PairDataError, VolMaxDCC
 from pdcc.data.io import read_features
+from pdcc.data.splits import folds, hold_out, split
 from pdcc.validation import check_n_clusters, check_similar
 
 X = np.arange(12.0).reshape(6, 2)
@@ -41,11 +42,11 @@ BAD = [
     ({"pairs": PAIRS[:, :1]}, "pairs", None, r"shape \(M, 2\)"),
     ({"pairs": np.zeros((0, 2), int), "similar": []}, "pairs", None, "at least one pair"),
     ({"pairs": [[1, 1], [2, 2], [0, 0], [3, 3]]}, "pairs", 0, "two different items"),
-    ({"similar": [1, 0, 2, 0]}, "similar", 2, "the value"),
-    ({"similar": [1, -1, 0, 0]}, "similar", 1, "the value"),
-    ({"similar": [1, 0, 0.5, 0]}, "similar", 2, "threshold"),
+    ({"similar": [1, 0, 2, 0]}, "similar", 2, r"found .*\b2\b"),
+    ({"similar": [1, -1, 0, 0]}, "similar", 1, r"found .*-1\b"),
+    ({"similar": [1, 0, 0.5, 0]}, "similar", 2, r"found .*0\.5"),
     ({"similar": [1, 0, np.nan, 0]}, "similar", 2, "nan"),
-    ({"similar": ["yes", "no", "yes", "no"]}, "similar", 0, "Map the answers"),
+    ({"similar": ["yes", "no", "yes", "no"]}, "similar", 0, "yes"),
     ({"similar": [1, 0, None, 0]}, "similar", 2, "None"),
     ({"similar": [1, 0, 1]}, "similar", None, "each of the 4 pairs"),
     ({"similar": [1, 1, 1, 1]}, "similar", None, "only 'similar'"),
@@ -59,12 +60,12 @@ BAD = [
     ({"X": X + 1j}, "X", None, "real numbers"),
     ({"X": [[1, 2], [3]]}, "X", None, "rows of one length"),
     ({"pairs": [[0, 1], [2]]}, "pairs", None, "rows of one length"),
-    ({"item_ids": ["a", "b", None, "c", "d", "e"]}, "item_ids", 2, "none missing"),
-    ({"item_ids": ["a", "b", ["c"], "d", "e", "f"]}, "item_ids", 2, "hashable"),
+    ({"item_ids": ["a", "b", None, "c", "d", "e"]}, "item_ids", 2, "None"),
+    ({"item_ids": ["a", "b", ["c"], "d", "e", "f"]}, "item_ids", 2, r"hashable.*\['c'\]"),
     ({"annotators": ["a", "b"]}, "annotators", None, "each of the 4 pairs"),
     ({"annotators": ["a", "b", None, "a"]}, "annotators", 2, "missing"),
     ({"item_ids": ["a", "b", "c"]}, "item_ids", None, "6 rows"),
-    ({"item_ids": list("abcdea")}, "item_ids", 5, "once"),
+    ({"item_ids": list("abcdea")}, "item_ids", 5, "'a'"),
     ({"item_ids": list("abcdef"), "pairs": [["a", "b"], ["c", "z"], ["d", "e"], ["a", "c"]]}, "pairs", 1, "'z'"),
 ]
 
@@ -78,7 +79,6 @@ def test_bad_input_says_argument_row_and_fix(change, argument, row, words):
     text = str(caught.value)
     assert "expected" in text
     assert "found" in text
-    assert text.rstrip()[-1] == "."
     assert row is None or f"row {row}" in text
     assert str(pickle.loads(pickle.dumps(caught.value))) == text
 
@@ -98,7 +98,7 @@ def test_self_pairs_are_dropped_and_counted(caplog):
     with caplog.at_level(logging.INFO, logger="pdcc"):
         data = PairData.from_arrays(X, [[0, 0], *PAIRS.tolist()], [1, *SIMILAR.tolist()], list("zabab"))
     assert (len(data), data.self_pairs) == (4, 1)
-    assert "dropped 1 pair" in caplog.text
+    assert "dropped 1 " in caplog.text
     assert [data.annotator_names[k] for k in data.annotator] == list("abab")
 
 
@@ -152,7 +152,7 @@ def test_files_with_ids(tmp_path):
 @pytest.mark.parametrize(
     ("frame", "words"),
     [
-        (FRAME.drop(columns="similar"), "Add similar"),
+        (FRAME.drop(columns="similar"), "pairs table: .*similar"),
         (FRAME.assign(weight=1), "weight"),
         (FRAME.assign(similar=[1, 0, None, 0]), "row 2"),
         (FRAME.assign(i=["0", "1", "x", "2"]), "integers"),
@@ -171,15 +171,15 @@ def test_bad_files(tmp_path):
     np.savez(tmp_path / "two.npz", a=X, b=X)
     pd.DataFrame(X).to_csv(tmp_path / "index.csv")
     for name, words in {
-        "objects.npy": "run code",
-        "torn.npz": "plain numeric",
-        "torn.parquet": "readable",
-        "x.txt": "ending",
-        "index.csv": "index=False",
-        "two.npz": "one called X",
-        "none.npy": "Check the path",
+        "objects.npy": "plain numeric array.*allow_pickle",
+        "torn.npz": "plain numeric array",
+        "torn.parquet": r"readable \.parquet file",
+        "x.txt": r"found the ending '\.txt'",
+        "index.csv": "first column without a name",
+        "two.npz": "found a, b",
+        "none.npy": "found none there",
     }.items():
-        with pytest.raises(PairDataError, match=words):
+        with pytest.raises(PairDataError, match=rf"{name}: .*{words}"):
             read_features(tmp_path / name)
 
 
@@ -188,13 +188,17 @@ def test_bad_files(tmp_path):
 def test_split_is_stratified_disjoint_and_seeded(m, fraction, seed, people):
     pairs = np.random.default_rng(seed).permutation(list(combinations(range(25), 2)))[:m]
     data = PairData.from_arrays(np.eye(25), pairs, np.arange(m) % 2, np.arange(m) % people)
-    train, held = data.split(fraction, seed)
+    found = split(data, fraction, seed)
+    train, held = found.train(data), found.test(data)
+    assert found.by == "pairs"
     assert len(train) + len(held) == m
     for kind in (True, False):
         n = int((data.similar == kind).sum())
         assert (held.similar == kind).sum() == min(max(1, round(fraction * n)), n - 1)
-    assert data.split(fraction, seed)[1].i.tolist() == held.i.tolist()
-    train, held = data.split(fraction, seed, by="annotators")
+    assert split(data, fraction, seed).held.tolist() == found.held.tolist()
+    whole = split(data, fraction, seed, by="annotators")
+    train, held = whole.train(data), whole.test(data)
+    assert whole.by == "annotators"
     assert len(held) > 0
     assert len(train) > 0
     assert not set(train.annotator) & set(held.annotator)
@@ -208,7 +212,10 @@ def test_answers_about_one_pair_stay_together(m, fraction, seed, by):
     pairs = rng.permutation(list(combinations(range(12), 2)))[rng.integers(20, size=m)]
     turned = np.where(rng.random((m, 1)) < 0.5, pairs, pairs[:, ::-1])
     data = PairData.from_arrays(np.eye(12), turned, np.arange(m) % 2)
-    parts = [data.split(fraction, seed, by=by), *data.folds(3, seed)]
+    found = split(data, fraction, seed, by=by)
+    # So few pairs that one kind of answer would be gone: nothing is held out then.
+    held = found.test(data) if found.held.any() else data.subset(found.held)
+    parts = [(found.train(data), held), *folds(data, 3, seed)]
     for train, test in parts:
         sides = [{frozenset(p) for p in zip(d.i.tolist(), d.j.tolist(), strict=True)} for d in (train, test)]
         assert not sides[0] & sides[1]
@@ -223,7 +230,7 @@ def test_a_heavy_annotator_is_not_held_out_for_a_tenth():
     m = len(who)
     data = PairData.from_arrays(X, np.column_stack([np.zeros(m, int), 1 + np.arange(m) % 5]), np.arange(m) % 2, who)
     for seed in range(10):
-        assert len(data.split(0.1, seed, by="annotators")[1]) == 100
+        assert split(data, 0.1, seed, by="annotators").held.sum() == 100
 
 
 def test_folds_test_every_pair_once_and_keep_annotators_together():
@@ -231,11 +238,28 @@ def test_folds_test_every_pair_once_and_keep_annotators_together():
     data = PairData.from_arrays(
         X, np.column_stack([np.zeros(m, int), 1 + np.arange(m) % 5]), np.arange(m) % 2, np.arange(m) % 7
     )
-    folds = data.folds(5, 0)
-    assert sum(len(test) for _, test in folds) == m
-    for train, test in folds:
+    parts = folds(data, 5, 0)
+    assert sum(len(test) for _, test in parts) == m
+    for train, test in parts:
         assert not set(train.annotator) & set(test.annotator)
         assert len(train) + len(test) == m
+
+
+def test_nothing_is_held_out_where_nothing_is_asked_for_or_could_be_spared():
+    data = PairData.from_arrays(X, PAIRS, SIMILAR)
+    none = hold_out(data, 0.0, 0)
+    assert none.by == "nothing"
+    assert none.test(data) is None
+    assert len(none.train(data)) == 4
+    # One question of each kind, asked twice: to hold one out would leave one kind of answer.
+    twice = PairData.from_arrays(X, [[0, 1], [1, 0], [2, 3], [3, 2]], [1, 1, 0, 0])
+    few = hold_out(twice, 0.5, 0)
+    assert few.by == "nothing"
+    assert few.test(twice) is None
+    with pytest.raises(PairDataError, match=r"^by: expected .*'clusters'"):
+        split(data, 0.5, 0, by="clusters")
+    with pytest.raises(PairDataError, match=r"^by: expected annotator"):
+        split(data, 0.5, 0, by="annotators")
 
 
 @settings(max_examples=200, deadline=None)
