@@ -57,7 +57,8 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             if FORMAT not in header:
                 raise ArtifactError(f"{path}: expected a file of format {FORMAT}, found one with {sorted(header)}.")
             meta = json.loads(header[FORMAT])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}
+            # Copies: what comes out of the file is mapped to it, and would change or break off with it.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}
     except (SafetensorError, OSError, json.JSONDecodeError, KeyError) as error:
         raise ArtifactError(f"{path}: not a readable pdcc state file ({error}). Restore it or train again.") from error
     return tensors, meta
