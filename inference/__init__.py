@@ -3,7 +3,7 @@
 from pdcc.inference.batches import PairTensors, epoch_order, index_batches
 from pdcc.inference.elbo import negative_elbo
 from pdcc.inference.guides import map_guide
-from pdcc.inference.predict import memberships, pair_nll, point_agreement, point_values, probe
+from pdcc.inference.predict import memberships, pair_agreement, pair_nll, point_agreement, point_values, probe
 from pdcc.inference.svi import FitResult, fit, make_optimizer
 from pdcc.inference.training_state import FitConfig, FitStatus
 from pdcc.inference.warmstart import warm_start
@@ -20,6 +20,7 @@ __all__ = [
     "map_guide",
     "memberships",
     "negative_elbo",
+    "pair_agreement",
     "pair_nll",
     "point_agreement",
     "point_values",

@@ -12,7 +12,8 @@ from pdcc.models.annotation import PairBatch
 class PairTensors:
     """N items and M answered pairs as tensors on one device.
 
-    x (N, d) features; i, j (M,) row numbers; similar (M,) 1.0 or 0.0; annotator (M,) their numbers, or None.
+    x (N, d) features; i, j (M,) row numbers; similar (M,) 1.0 or 0.0; annotator (M,) their numbers,
+    and weight (M,) how much each answer counts, or None.
     """
 
     x: Tensor
@@ -20,6 +21,7 @@ class PairTensors:
     j: Tensor
     similar: Tensor
     annotator: Tensor | None = None
+    weight: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.i)
@@ -42,6 +44,7 @@ class PairTensors:
             rows=rows,
             x_all=self.x if exact_volume else None,
             annotator=None if self.annotator is None else self.annotator[index],
+            weight=None if self.weight is None else self.weight[index],
         )
 
 

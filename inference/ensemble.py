@@ -6,16 +6,25 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, dropout, relu
+from torch.nn.functional import cross_entropy, dropout, relu
 from tqdm.auto import tqdm
 
 from pdcc.inference.batches import PairTensors, epoch_order, index_batches
-from pdcc.inference.svi import quiet_pyro
+from pdcc.inference.isolation import isolated
 from pdcc.inference.training_state import FitConfig
 from pdcc.inference.warmstart import SMOOTHING, START_BATCH, start_epochs
-from pdcc.models.annotation import AnnotationModel, answer_logits
-from pdcc.models.confusion import AnnotatorConfusion, SigmoidConfusion, StochasticConfusion, annotator_columns
+from pdcc.models.annotation import AnnotationModel
+from pdcc.models.confusion import AnnotatorConfusion, SigmoidConfusion, StochasticConfusion
 from pdcc.models.membership import Membership
+from pdcc.models.objective import (
+    annotator_columns,
+    answer_logits,
+    answer_nll,
+    log_dirichlet,
+    sigmoid_agreement,
+    stochastic_agreement,
+    taken_for,
+)
 from pdcc.models.volume import log_volume
 
 # How many numbers of memberships are computed at once outside training.
@@ -36,6 +45,12 @@ class Ensemble:
     columns: Tensor | None
     nll: Tensor
     by_annotator: Tensor | None = None
+
+    def agreement_for(self, pairs: PairTensors) -> list[Tensor]:
+        """Each member's B as it applies to the pairs: (K, K), or one for each, (M, K, K)."""
+        if self.by_annotator is None or pairs.annotator is None:
+            return list(self.agreement)
+        return [own[pairs.annotator] for own in self.by_annotator]
 
     @torch.no_grad()
     def memberships(self, x: Tensor) -> Tensor:
@@ -67,7 +82,7 @@ def fit_ensemble(
     """
     R, K, M, device = len(nets), like.membership.n_clusters, len(pairs), pairs.x.device
     with (
-        quiet_pyro(config.seed, device),
+        isolated(config.seed, device),
         tqdm(total=config.epochs, desc="ensemble", disable=not progress, leave=False) as bar,
     ):
         linears = zip(*([m for m in net.layers if isinstance(m, nn.Linear)] for net in nets), strict=True)
@@ -101,14 +116,11 @@ def fit_ensemble(
             weight = weight / weight.mean(1, keepdim=True)
 
         def agreement() -> Tensor:
-            if sigmoid:
-                return torch.sigmoid(raw)
-            columns = torch.softmax(raw, -1) if stochastic else identity.expand(R, K, K)
-            columns = columns if annotators is None else annotator_columns(columns, shift)
-            return columns @ columns.mT
-
-        def prior(columns: Tensor, concentration: Tensor) -> Tensor:
-            return ((concentration - 1) * columns.clamp(min=torch.finfo(columns.dtype).tiny).log()).sum((1, 2)) / M
+            """B of every member, (R, 1, K, K), or of its annotators and, last, the shared one, (R, P + 1, K, K)."""
+            if isinstance(like.confusion, SigmoidConfusion):
+                return sigmoid_agreement(raw, symmetric=like.confusion.symmetric)[:, None]
+            columns = (torch.softmax(raw, -1) if stochastic else identity.expand(R, K, K))[:, None]
+            return stochastic_agreement(columns if annotators is None else annotator_columns(columns, shift))
 
         def losses(index: Tensor) -> Tensor:
             rows = torch.cat([pairs.i[index], pairs.j[index]])
@@ -116,20 +128,19 @@ def fit_ensemble(
             left, right = F.chunk(2, dim=1)
             annotator = None if annotators is None or pairs.annotator is None else pairs.annotator[index]
             logits = answer_logits(left, right, agreement(), annotator)
-            target = pairs.similar[index].expand(R, -1)
-            nll = binary_cross_entropy_with_logits(logits, target, reduction="none")
+            nll = answer_nll(logits, pairs.similar[index])
             loss = (nll * weight[:, index]).mean(1)
             if like.volume > 0:
                 loss = loss - weight_of_volume * log_volume(F).to(loss)
             if stochastic:
-                loss = loss - prior(torch.softmax(raw, -1), like.confusion.concentration)
+                loss = loss - log_dirichlet(torch.softmax(raw, -1), like.confusion.concentration) / M
             if annotators is not None:
                 loss = loss + (shift / annotators.deviation).square().sum((1, 2, 3)) / (2 * M)
             if like.partition_weight > 0:
                 columns = torch.softmax(judge, -1)
-                taken = (F @ columns).gather(2, like.partition[rows].expand(R, -1)[..., None])
+                taken = taken_for(F, columns).gather(2, like.partition[rows].expand(R, -1)[..., None])
                 loss = loss - like.partition_weight * taken.clamp(min=1e-30).log().mean((1, 2))
-                loss = loss - prior(columns, like.partition_concentration)
+                loss = loss - log_dirichlet(columns, like.partition_concentration) / M
             return loss
 
         weight_of_volume = pairs.x.new_full((R,), like.volume) if volume is None else volume.to(pairs.x)
@@ -159,7 +170,7 @@ def fit_ensemble(
             for kept, t in zip(best, everything, strict=True):
                 t.copy_(kept)
             B = agreement().detach()
-            by_annotator, B = (None, B) if annotators is None else (B, B[:, -1])
+            by_annotator, B = (None if annotators is None else B), B[:, -1]
             columns = torch.softmax(raw, -1).detach() if stochastic else None
             stacked = tuple((w.detach(), b.detach()) for w, b in layers)
             return Ensemble(stacked, B, columns, best_nll, by_annotator)
@@ -193,5 +204,5 @@ def _nll(layers: Sequence[tuple[Tensor, Tensor]], agreement: Tensor, pairs: Pair
     rows, where = torch.unique(torch.cat([pairs.i, pairs.j]), return_inverse=True)
     F = torch.softmax(_logits(layers, pairs.x[rows]), -1)
     i, j = where.chunk(2)
-    logits = answer_logits(F[:, i], F[:, j], agreement, pairs.annotator if agreement.ndim == 4 else None)
-    return binary_cross_entropy_with_logits(logits, pairs.similar.expand(len(logits), -1), reduction="none").mean(1)
+    logits = answer_logits(F[:, i], F[:, j], agreement, None if agreement.shape[1] == 1 else pairs.annotator)
+    return answer_nll(logits, pairs.similar).mean(1)

@@ -4,11 +4,11 @@ from pyro.infer.autoguide import AutoDelta, init_to_value
 from pyro.nn import PyroModule
 
 from pdcc.models.confusion import AnnotatorConfusion, StochasticConfusion
-from pdcc.models.modules import LocalModule
+from pdcc.models.modules import Module
 
 
-class MapGuide(LocalModule, AutoDelta):  # type: ignore[misc]
-    """A delta at every latent site, with parameters of its own."""
+class MapGuide(Module, AutoDelta):  # type: ignore[misc]
+    """A delta at every latent site."""
 
 
 def map_guide(model: PyroModule) -> MapGuide:

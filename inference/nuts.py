@@ -7,8 +7,8 @@ from pyro.infer import MCMC, NUTS
 from pyro.nn import PyroModule
 from torch import Tensor
 
+from pdcc.inference.isolation import isolated
 from pdcc.inference.laplace import covariance_root, find_mode, unconstrain
-from pdcc.inference.svi import quiet_pyro
 from pdcc.inference.variational import Draws, SampleStatus, widest
 from pdcc.models.annotation import PairBatch
 
@@ -35,7 +35,7 @@ def nuts_posterior(
     """
     found: list[dict[str, Tensor]] = []
     diverging = torch.zeros(chains, draws, dtype=torch.bool)
-    with quiet_pyro(seed, batch.x.device):
+    with isolated(seed, batch.x.device):
         space = unconstrain(model, batch, start)
         mode = find_mode(space)
         root = (

@@ -10,7 +10,10 @@ from pyro.nn import PyroModule
 from torch import Tensor
 
 from pdcc.inference.batches import PairTensors
-from pdcc.models.annotation import answer_logits
+from pdcc.models.annotation import PairBatch
+from pdcc.models.confusion import Confusion
+from pdcc.models.modules import plain_weights
+from pdcc.models.objective import answer_nll, similar_logits
 from pdcc.models.volume import log_volume
 
 ROWS_AT_ONCE = 8192
@@ -30,13 +33,38 @@ class Probe:
 
 def point_values(guide: PyroModule) -> dict[str, Tensor]:
     """The guide's point estimate of every latent site."""
-    return {name: value.detach() for name, value in guide.median().items()}
+    with plain_weights():
+        return {name: value.detach() for name, value in guide.median().items()}
 
 
-def point_agreement(model: PyroModule, guide: PyroModule) -> Tensor:
-    """B at the guide's point estimate, (K, K), or one for each annotator, (R, K, K)."""
-    with torch.no_grad(), pyro.condition(data=point_values(guide)):
-        return cast(Tensor, model.confusion()).detach()
+@torch.no_grad()
+def pair_agreement(model: PyroModule, guide: PyroModule, pairs: PairTensors) -> Tensor:
+    """B at the guide's point estimate as it applies to the pairs: (K, K), or one for each, (M, K, K)."""
+    with plain_weights(), pyro.condition(data=point_values(guide)):
+        if not getattr(model.confusion, "uses_items", True):  # then no features need be gathered
+            index = torch.arange(len(pairs), device=pairs.i.device)
+            nothing = pairs.similar.new_zeros(0)
+            batch = PairBatch(nothing, pairs.similar, index, nothing.long(), annotator=pairs.annotator)
+            return cast(Tensor, model.agreement(batch)).detach()
+        parts = torch.arange(len(pairs), device=pairs.i.device).split(ROWS_AT_ONCE)
+        found = [cast(Tensor, model.agreement(pairs.batch(index))).detach() for index in parts]
+        return found[0] if found[0].ndim == 2 else torch.cat(found)
+
+
+@torch.no_grad()
+def point_agreement(model: PyroModule, guide: PyroModule, pairs: PairTensors | None = None) -> Tensor:
+    """B at the guide's point estimate, (K, K), or one for each annotator and, last, the shared one, (R + 1, K, K).
+
+    A confusion that depends on the items has one for each pair; then it is their mean over ``pairs``.
+    """
+    confusion = model.confusion
+    if isinstance(confusion, Confusion) and not confusion.uses_items:
+        with plain_weights(), pyro.condition(data=point_values(guide)):
+            return confusion.agreement().detach()
+    if pairs is None:
+        raise ValueError("pairs: expected the pairs to average a confusion over, found none. Pass them.")
+    each = pair_agreement(model, guide, pairs)
+    return each if each.ndim == 2 else each.mean(0)
 
 
 @torch.no_grad()
@@ -51,9 +79,8 @@ def memberships(model: PyroModule, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def pair_nll(F: Tensor, agreement: Tensor, pairs: PairTensors) -> Tensor:
-    """Negative log-likelihood of each pair, (M,), from the memberships F (N, K) of all items and B, (K, K) or (R, K, K)."""
-    logits = answer_logits(F[pairs.i], F[pairs.j], agreement, pairs.annotator if agreement.ndim == 3 else None)
-    return torch.nn.functional.binary_cross_entropy_with_logits(logits, pairs.similar.to(logits), reduction="none")
+    """Negative log-likelihood of each pair, (M,), from the memberships F (N, K) of all items and B, (K, K) or (M, K, K)."""
+    return answer_nll(similar_logits(F[pairs.i], F[pairs.j], agreement), pairs.similar)
 
 
 @torch.no_grad()
@@ -62,7 +89,7 @@ def probe(model: PyroModule, guide: PyroModule, pairs: PairTensors) -> Probe:
     rows, where = torch.unique(torch.cat([pairs.i, pairs.j]), return_inverse=True)
     F = memberships(model, pairs.x[rows])
     i, j = where.chunk(2)
-    nll = pair_nll(F, point_agreement(model, guide), PairTensors(F, i, j, pairs.similar, pairs.annotator)).mean()
+    nll = pair_nll(F, pair_agreement(model, guide, pairs), PairTensors(F, i, j, pairs.similar)).mean()
     gram = F.double().mT @ F.double() / len(F)
     smallest = torch.linalg.eigvalsh(torch.nan_to_num(gram))[0]
     values = torch.stack([nll.double(), log_volume(F), smallest]).tolist()

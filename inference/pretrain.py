@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from pdcc.errors import ArtifactError
 from pdcc.inference.batches import epoch_order
 from pdcc.inference.epoch_loop import snapshot
-from pdcc.inference.svi import quiet_pyro
+from pdcc.inference.isolation import isolated
 from pdcc.models.baselines.autoencoder import Autoencoder
 from pdcc.storage.files import load_state, save_state
 
@@ -76,7 +76,7 @@ def pretrain(net: Autoencoder, x: Tensor, config: PretrainConfig, *, progress: b
     Should the error stop being finite, the epoch before is the last.
     """
     errors: list[float] = []
-    with quiet_pyro(config.seed, x.device):
+    with isolated(config.seed, x.device):
         net.eval()
         optimizer = torch.optim.Adam(net.parameters(), lr=config.lr, fused=True)
         for epoch in tqdm(range(config.epochs), desc="pretraining", disable=not progress, leave=False):

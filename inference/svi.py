@@ -1,15 +1,12 @@
 """The one training loop: stochastic variational inference of any Pyro model of pair batches."""
 
-import contextlib
 import logging
 import math
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import pyro
 import torch
 from pyro.nn import PyroModule
 from tqdm.auto import tqdm
@@ -17,6 +14,7 @@ from tqdm.auto import tqdm
 from pdcc.inference.batches import PairTensors, epoch_order, index_batches
 from pdcc.inference.checkpoint import fingerprint, load_checkpoint, save_checkpoint
 from pdcc.inference.elbo import negative_elbo
+from pdcc.inference.isolation import isolated
 from pdcc.inference.predict import Probe, probe
 from pdcc.inference.training_state import FitConfig, FitStatus, TrainingState, under
 
@@ -58,24 +56,6 @@ def make_optimizer(
     return cast(torch.optim.Optimizer, kind(groups, lr=config.lr, fused=fused))
 
 
-@contextlib.contextmanager
-def quiet_pyro(seed: int, device: torch.device) -> Iterator[None]:
-    """Local parameters, no validation, and a private random stream: the caller's global state is left as it was."""
-    devices = [device] if device.type == "cuda" else []
-    with (
-        pyro.settings.context(
-            module_local_params=True,
-            validate_distributions_pyro=False,
-            validate_distributions_torch=False,
-            validate_poutine=False,
-            validate_infer=False,
-        ),
-        torch.random.fork_rng(devices=devices),
-    ):
-        torch.manual_seed(seed)
-        yield
-
-
 def fit(
     model: PyroModule,
     guide: PyroModule,
@@ -93,7 +73,7 @@ def fit(
     from it and, on the same machine, ends at the same bits as one that was never stopped.
     """
     with (
-        quiet_pyro(config.seed, pairs.x.device),
+        isolated(config.seed, pairs.x.device),
         tqdm(total=config.epochs, desc=label, disable=not progress, leave=False) as bar,
     ):
         guide(pairs.batch(torch.arange(min(2, len(pairs)), device=pairs.x.device)))  # lays out the guide's parameters

@@ -12,10 +12,10 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from pdcc.inference.elbo import negative_elbo
+from pdcc.inference.isolation import isolated
 from pdcc.inference.laplace import covariance_root, diagonal_scales, find_mode, unconstrain
-from pdcc.inference.svi import quiet_pyro
 from pdcc.models.annotation import PairBatch
-from pdcc.models.modules import LocalModule
+from pdcc.models.modules import Module
 
 GUIDES = ("low-rank", "normal")
 # Up to this many latent numbers the low-rank guide has full rank. Either way it sets out from the curvature at the mode.
@@ -43,15 +43,15 @@ class Draws:
     stats: dict[str, Tensor] = field(default_factory=dict)
 
 
-class _FullGuide(LocalModule, AutoMultivariateNormal):  # type: ignore[misc]
+class _FullGuide(Module, AutoMultivariateNormal):  # type: ignore[misc]
     """A Normal with any covariance over all sites at once."""
 
 
-class _LowRankGuide(LocalModule, AutoLowRankMultivariateNormal):  # type: ignore[misc]
+class _LowRankGuide(Module, AutoLowRankMultivariateNormal):  # type: ignore[misc]
     """A Normal with low-rank plus diagonal covariance over all sites at once."""
 
 
-class _NormalGuide(LocalModule, AutoNormal):  # type: ignore[misc]
+class _NormalGuide(Module, AutoNormal):  # type: ignore[misc]
     """An independent Normal for every number."""
 
 
@@ -72,7 +72,7 @@ def svi_posterior(
     The step size falls to a hundredth over the run. "converged" means that the ELBO of the last fifth lies within three
     standard errors of the fifth before.
     """
-    with quiet_pyro(seed, batch.x.device):
+    with isolated(seed, batch.x.device):
         q = _make_guide(guide, model, batch, start)
         # The model's own weights (a fitted confusion's, say) are not what is inferred.
         optimizer = torch.optim.Adam(q.parameters(), lr=lr)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from pdcc.inference.batches import epoch_order
-from pdcc.inference.svi import quiet_pyro
+from pdcc.inference.isolation import isolated
 from pdcc.models.membership import Membership
 
 SMOOTHING = 0.1
@@ -25,7 +25,7 @@ def warm_start(membership: Membership, x: Tensor, labels: Tensor, *, seed: int, 
     the softmax is flat; a few epochs (but enough steps when N is small) reproduce the partition.
     """
     loss_of = nn.CrossEntropyLoss(label_smoothing=SMOOTHING)
-    with quiet_pyro(seed, x.device):
+    with isolated(seed, x.device):
         optimizer = torch.optim.Adam(membership.parameters(), lr=lr, fused=x.device.type != "meta")
         membership.train()
         for epoch in range(start_epochs(len(x))):

@@ -1,117 +1,117 @@
 """The generative story of noisy pair answers, as one Pyro program."""
 
+import contextlib
+import inspect
 from dataclasses import dataclass
-from typing import cast
 
 import pyro
 import pyro.distributions as dist
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pdcc.models.membership import Membership
-from pdcc.models.modules import LocalModule
-from pdcc.models.volume import log_volume
+from pdcc.models.modules import Module
+from pdcc.models.objective import similar_logits, taken_for, volume_factor
 
 
 @dataclass(frozen=True)
 class PairBatch:
     """What the model is shown in one step: b pairs, all tensors on one device.
 
-    x: features of the 2b endpoints, (2b, d), the b first endpoints and then the b second ones.
-    similar: answers, (b,), 1.0 similar or 0.0 different.
+    x: items at the 2b endpoints, (2b, d) or (2b, ...), the b first endpoints and then the b second ones.
+    similar: answers, (b,), 1.0 similar or 0.0 different; None: not known, the model then draws them.
     index: which of the M pairs these are, (b,).
     rows: which of the N items the endpoints are, (2b,).
-    x_all: features of all N items where the volume is to be exact, else None (it is then estimated from x).
+    x_all: all N items where the volume is to be exact, else None (it is then estimated from x).
     annotator: which annotator answered, (b,), where the confusion tells annotators apart; else None.
+    weight: how much each answer counts, (b,); None: once.
     """
 
     x: Tensor
-    similar: Tensor
+    similar: Tensor | None
     index: Tensor
     rows: Tensor
     x_all: Tensor | None = None
     annotator: Tensor | None = None
+    weight: Tensor | None = None
 
 
-def similar_logits(left: Tensor, right: Tensor, agreement: Tensor) -> Tensor:
-    """log p - log(1 - p) for p = <A m_i, A m_j> = m_i' B m_j, memberships (..., b, K) each; finite for p = 0 and 1.
-
-    Memberships sum to one, so 1 - p = m_i' (11' - B) m_j. Computing it that way keeps its relative precision
-    (1 - p by subtraction loses all digits, and its gradient, once p rounds to 1).
-    """
-    both = left @ torch.cat([agreement, 1 - agreement], dim=-1)  # p and 1 - p in one product
-    both = both.view(*left.shape[:-1], 2, -1) * right[..., None, :]
-    logs = both.sum(-1).clamp(min=torch.finfo(left.dtype).tiny).log()
-    return logs[..., 0] - logs[..., 1]
-
-
-def answer_logits(left: Tensor, right: Tensor, agreement: Tensor, annotator: Tensor | None) -> Tensor:
-    """``similar_logits`` where B may be one for all, (..., K, K), or, given ``annotator`` (b,), one each, (..., R, K, K)."""
-    if annotator is None:
-        return similar_logits(left, right, agreement)
-    own = agreement.index_select(-3, annotator)
-    return similar_logits(left.unsqueeze(-2), right.unsqueeze(-2), own).squeeze(-1)
-
-
-class AnnotationModel(LocalModule):
+class AnnotationModel(Module):
     """y ~ Bernoulli(<A f(x_i), A f(x_j)>) with the volume of the memberships as a factor (paper eqs. 9, 13).
+
+    An ordinary Pyro program: every weight is a param site, so ``pyro.infer.SVI`` trains it with any guide and optimiser.
 
     Args:
         membership: f_theta.
-        confusion: a module whose ``forward()`` returns B = A'A, (K, K), or one for each annotator, (R, K, K).
+        confusion: a module whose ``forward()`` or ``forward(batch)`` returns B = A'A, (K, K), or one for each pair, (b, K, K).
         n_pairs: M, the number of pairs the batches come from.
         volume: lambda, the weight of logdet(F'F).
         partition: optionally, one unsupervised label per item, (N,) integers below K: one more noisy annotator.
         partition_weight: its weight against the pairs; 0 leaves it out.
+        name: put before the names of param sites; two programs with parameters of one name share them in Pyro's store.
 
     For a batch that holds all M pairs, ``log joint = -M objective - M volume K log N + log prior`` where
     objective is the paper's eq. 13 (plus ``partition_weight`` times the mean cross-entropy of the labels).
+
+    Examples:
+        >>> import torch
+        >>> from pdcc.inference import PairTensors
+        >>> from pdcc.models import AnnotationModel, Membership, StochasticConfusion
+        >>> pairs = PairTensors(torch.randn(6, 2), torch.tensor([0, 2]), torch.tensor([1, 5]), torch.tensor([1.0, 0.0]))
+        >>> model = AnnotationModel(Membership(2, 3), StochasticConfusion(3), n_pairs=2, volume=0.01)
+        >>> model(pairs.batch(torch.arange(2))).shape  # memberships of the endpoints
+        torch.Size([4, 3])
     """
 
     def __init__(
         self,
         membership: Membership,
-        confusion: LocalModule,
+        confusion: nn.Module,
         *,
         n_pairs: int,
         volume: float = 0.0,
         partition: Tensor | None = None,
         partition_weight: float = 0.0,
+        name: str = "",
     ):
-        super().__init__()
+        super().__init__(name)
         self.membership = membership
         self.confusion = confusion
         self.n_pairs = n_pairs
         self.volume = volume
         self.partition_weight = partition_weight if partition is not None else 0.0
+        self.confusion_takes_batch = bool(inspect.signature(confusion.forward).parameters)
         K = membership.n_clusters
         self.register_buffer("partition", partition if partition is not None else torch.zeros(0, dtype=torch.long))
         self.register_buffer("partition_concentration", torch.ones(K, K) + torch.eye(K))
 
     def forward(self, batch: PairBatch) -> Tensor:
         """Tell the story of one batch; returns the memberships of its endpoints, (2b, K)."""
-        # By way of PyroModule's attribute lookup every weight would become a param site, in every step.
-        membership = cast(Membership, self._modules["membership"])
+        membership = self.membership
         f: Tensor = membership(batch.x)
         self.tell(f, f if batch.x_all is None else membership(batch.x_all), batch)
         return f
 
     def tell(self, f: Tensor, counted: Tensor, batch: PairBatch) -> None:
         """From memberships on: f (2b, K) of the endpoints, and those whose volume counts, (n, K)."""
-        M = self.n_pairs
         left, right = f.chunk(2)
-        agreement = cast(LocalModule, self._modules["confusion"])()
-        logits = answer_logits(left, right, agreement, batch.annotator if agreement.ndim == 3 else None)
+        logits = similar_logits(left, right, self.agreement(batch))
 
-        with pyro.plate("pairs", M, subsample=batch.index):
+        counts = contextlib.nullcontext() if batch.weight is None else pyro.poutine.scale(scale=batch.weight)
+        with pyro.plate("pairs", self.n_pairs, subsample=batch.index), counts:
             pyro.sample("similar", dist.Bernoulli(logits=logits), obs=batch.similar)
 
         # Outside the plate: a minibatch scales the likelihood by M/b and the volume not at all.
-        volume = log_volume(counted) if self.volume > 0 else f.new_zeros(())
-        pyro.factor("volume", M * self.volume * volume)
+        pyro.factor("volume", volume_factor(counted, self.n_pairs, self.volume))
 
         if self.partition_weight > 0:
             self._unsupervised_annotator(f, batch.rows)
+
+    def agreement(self, batch: PairBatch) -> Tensor:
+        """B for the pairs of a batch, (K, K) or (b, K, K)."""
+        confusion = self.confusion
+        found: Tensor = confusion(batch) if self.confusion_takes_batch else confusion()
+        return found
 
     def _unsupervised_annotator(self, f: Tensor, rows: Tensor) -> None:
         """z_n ~ Categorical(C m_n), C[observed, true] column-stochastic: a partition made without answers.
@@ -125,4 +125,4 @@ class AnnotationModel(LocalModule):
             pyro.plate("items", n_items, subsample=rows),
             pyro.poutine.scale(scale=self.n_pairs * self.partition_weight / n_items),
         ):
-            pyro.sample("partition", dist.Categorical(probs=f @ columns), obs=self.partition[rows])
+            pyro.sample("partition", dist.Categorical(probs=taken_for(f, columns)), obs=self.partition[rows])

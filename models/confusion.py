@@ -1,67 +1,91 @@
-"""What stands between true memberships and answers: the agreement matrix B, in four forms.
+"""What stands between true memberships and answers: the agreement matrix B, in five forms.
 
-``B[k, l]`` is the probability that a pure member of k and a pure member of l are called similar. The
-likelihood sees confusion only through B, so every form returns B from ``forward()`` and samples, as Pyro
-sites, whatever it holds uncertain.
+``B[k, l]`` is the probability that a pure member of k and a pure member of l are called similar. The likelihood sees
+confusion only through B, so every form returns B from ``forward(batch)`` and samples, as Pyro sites, whatever it holds uncertain.
 """
 
-from typing import cast
+from abc import abstractmethod
+from typing import TYPE_CHECKING
 
 import pyro
 import pyro.distributions as dist
 import torch
 from torch import Tensor, nn
 
-from pdcc.models.modules import LocalModule
+from pdcc.models.modules import Module
+from pdcc.models.objective import annotator_columns, sigmoid_agreement, stochastic_agreement
 
-CONFUSIONS = ("none", "sigmoid", "stochastic", "per-annotator")
+if TYPE_CHECKING:
+    from pdcc.models.annotation import PairBatch
+
+CONFUSIONS = ("none", "sigmoid", "sigmoid-paper", "stochastic", "per-annotator")
 
 
-class NoConfusion(LocalModule):
+class Confusion(Module):
+    """B for the pairs of a batch: ``agreement()`` by default, one for all.
+
+    One that looks at the batch's items says so with ``uses_items = True``.
+    """
+
+    uses_items = False
+
+    @abstractmethod
+    def agreement(self) -> Tensor:
+        """Every matrix there is: B (K, K), or one per annotator and, last, the shared one, (R + 1, K, K)."""
+
+    def forward(self, batch: "PairBatch | None" = None) -> Tensor:
+        """B, (K, K), or one for each of the batch's pairs, (b, K, K)."""
+        return self.agreement()
+
+
+class NoConfusion(Confusion):
     """A = I: answers follow the memberships directly (VanillaDCC, paper eq. 4)."""
 
     def __init__(self, n_clusters: int):
         super().__init__()
         self.register_buffer("identity", torch.eye(n_clusters))
 
-    def forward(self) -> Tensor:
+    def agreement(self) -> Tensor:
         """B = I, (K, K)."""
-        return cast(Tensor, self.identity)
+        identity: Tensor = self.identity
+        return identity
 
 
-class SigmoidConfusion(LocalModule):
-    """B = sigmoid(B'), B' free: the paper's own algorithm (section 6), neither symmetric nor PSD.
+class SigmoidConfusion(Confusion):
+    """B = sigmoid(B'), B' a free parameter (paper, section 6), made symmetric first; not PSD in general.
 
-    B' starts at ``start`` on the diagonal and ``-start`` off it; the paper's start is 1.
+    B' starts at ``start`` on the diagonal and ``-start`` off it; the paper's start is 1. The paper's own algorithm leaves
+    B' as it is (``symmetric=False``), and then p(i, j) and p(j, i) differ.
     """
 
-    def __init__(self, n_clusters: int, start: float = 1.0):
+    def __init__(self, n_clusters: int, start: float = 1.0, *, symmetric: bool = True):
         super().__init__()
         self.raw = nn.Parameter(start * (2 * torch.eye(n_clusters) - 1))
+        self.symmetric = symmetric
 
-    def forward(self) -> Tensor:
+    def agreement(self) -> Tensor:
         """B, (K, K)."""
-        return torch.sigmoid(cast(Tensor, self._parameters["raw"]))  # not a param site: the module owns it
+        return sigmoid_agreement(self.raw, symmetric=self.symmetric)
 
 
-class SigmoidPriorConfusion(LocalModule):
+class SigmoidPriorConfusion(Confusion):
     """B = sigmoid(B') with B' ~ Normal around the paper's start: what a posterior of the free form needs.
 
     A deviation of 2 puts the central 90 % of every entry of B between .09 and .99 (diagonal) or .01 and .91 (off it).
     """
 
-    def __init__(self, n_clusters: int, start: float = 1.0, deviation: float = 2.0):
+    def __init__(self, n_clusters: int, start: float = 1.0, deviation: float = 2.0, *, symmetric: bool = True):
         super().__init__()
         self.register_buffer("centre", start * (2 * torch.eye(n_clusters) - 1))
-        self.deviation = deviation
+        self.deviation, self.symmetric = deviation, symmetric
 
-    def forward(self) -> Tensor:
+    def agreement(self) -> Tensor:
         """B, (K, K)."""
         raw = pyro.sample("agreement_logits", dist.Normal(self.centre, self.deviation).to_event(2))
-        return torch.sigmoid(raw)
+        return sigmoid_agreement(raw, symmetric=self.symmetric)
 
 
-class StochasticConfusion(LocalModule):
+class StochasticConfusion(Confusion):
     """B = A'A with A column-stochastic, ``A[observed, true]``: the generative story (paper eqs. 8-9).
 
     Column k of A is what a pure member of cluster k is taken for, drawn from a Dirichlet whose concentration
@@ -77,17 +101,20 @@ class StochasticConfusion(LocalModule):
             "initial", torch.full((n_clusters, n_clusters), off) + (start - off) * torch.eye(n_clusters)
         )
 
-    def forward(self) -> Tensor:
+    def columns(self) -> Tensor:
+        """The columns of A as rows, [true, observed], (K, K): Dirichlet draws are rows."""
+        drawn: Tensor = pyro.sample("confusion_columns", dist.Dirichlet(self.concentration).to_event(1))
+        return drawn
+
+    def agreement(self) -> Tensor:
         """B, (K, K)."""
-        # Dirichlet draws are rows, so the site holds the columns of A as rows: columns[true, observed].
-        columns = pyro.sample("confusion_columns", dist.Dirichlet(self.concentration).to_event(1))
-        return cast(Tensor, columns @ columns.mT)
+        return stochastic_agreement(self.columns())
 
 
 class AnnotatorConfusion(StochasticConfusion):
     """A confusion A_r for every annotator, drawn around a shared A: column by column, softmax(log A + shift_r).
 
-    The shifts are Normal(0, ``deviation``), so that few answers move A_r little, and none not at all. B has R + 1 rows,
+    The shifts are Normal(0, ``deviation``), so that few answers move A_r little, and none not at all. B has R + 1 matrices,
     (R + 1, K, K): the last is the shared one, for annotators never seen.
     """
 
@@ -96,47 +123,45 @@ class AnnotatorConfusion(StochasticConfusion):
         self.n_annotators, self.deviation = n_annotators, deviation
         self.register_buffer("centre", torch.zeros(n_clusters, n_clusters))
 
-    def forward(self) -> Tensor:
-        """B of every annotator and, last, the shared one, (R + 1, K, K)."""
-        columns = pyro.sample("confusion_columns", dist.Dirichlet(self.concentration).to_event(1))
+    def shift(self) -> Tensor:
+        """How each annotator departs from the shared A, (R, K, K)."""
         with pyro.plate("annotators", self.n_annotators):
-            shift = pyro.sample("annotator_shift", dist.Normal(self.centre, self.deviation).to_event(2))
-        by_annotator = annotator_columns(columns, shift)
-        return by_annotator @ by_annotator.mT
+            drawn: Tensor = pyro.sample("annotator_shift", dist.Normal(self.centre, self.deviation).to_event(2))
+        return drawn
+
+    def agreement(self) -> Tensor:
+        """B of every annotator and, last, the shared one, (R + 1, K, K)."""
+        columns = self.columns()
+        return stochastic_agreement(annotator_columns(columns, self.shift()))
+
+    def forward(self, batch: "PairBatch | None" = None) -> Tensor:
+        """B of whoever answered each pair, (b, K, K)."""
+        if batch is None or batch.annotator is None:
+            raise ValueError(
+                f"batch: expected annotator numbers (b,) from 0 to {self.n_annotators}, since every annotator has a confusion of their own, found none. Pass annotator=..., with {self.n_annotators} for those never seen."
+            )
+        return self.agreement().index_select(-3, batch.annotator)
 
 
-class ShiftedConfusion(StochasticConfusion):
+class ShiftedConfusion(AnnotatorConfusion):
     """``AnnotatorConfusion`` with the shifts held at known values (R, K, K): only the shared A is uncertain."""
 
     def __init__(self, n_clusters: int, shift: Tensor):
-        super().__init__(n_clusters)
-        self.register_buffer("shift", shift)
+        super().__init__(n_clusters, len(shift))
+        self.register_buffer("known_shift", shift)
 
-    def forward(self) -> Tensor:
-        """B of every annotator and, last, the shared one, (R + 1, K, K)."""
-        columns = pyro.sample("confusion_columns", dist.Dirichlet(self.concentration).to_event(1))
-        by_annotator = annotator_columns(columns, self.shift)
-        return by_annotator @ by_annotator.mT
-
-
-def annotator_columns(columns: Tensor, shift: Tensor) -> Tensor:
-    """Columns of every annotator's A as rows, [r, true, observed], the shared ones last, (..., R + 1, K, K).
-
-    columns: the shared ones, (..., K, K). shift: (..., R, K, K).
-    """
-    shared = columns.unsqueeze(-3)
-    own = torch.softmax(shared.clamp(min=torch.finfo(columns.dtype).tiny).log() + shift, -1)
-    return torch.cat([own, shared.expand(*own.shape[:-3], 1, *columns.shape[-2:])], -3)
+    def shift(self) -> Tensor:
+        """The known ones."""
+        known: Tensor = self.known_shift
+        return known
 
 
-def make_confusion(form: str, n_clusters: int, n_annotators: int = 0) -> LocalModule:
+def make_confusion(form: str, n_clusters: int, n_annotators: int = 0) -> Confusion:
     """The confusion called ``form``, one of ``CONFUSIONS``; "per-annotator" is "stochastic" where nobody is known."""
+    if form == "none":
+        return NoConfusion(n_clusters)
+    if form in ("sigmoid", "sigmoid-paper"):
+        return SigmoidConfusion(n_clusters, symmetric=False)
     if form == "per-annotator" and n_annotators:
         return AnnotatorConfusion(n_clusters, n_annotators)
-    forms: dict[str, type[LocalModule]] = {
-        "none": NoConfusion,
-        "sigmoid": SigmoidConfusion,
-        "stochastic": StochasticConfusion,
-        "per-annotator": StochasticConfusion,
-    }
-    return forms[form](n_clusters)
+    return StochasticConfusion(n_clusters)

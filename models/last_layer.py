@@ -5,10 +5,18 @@ import copy
 import pyro
 import pyro.distributions as dist
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pdcc.models.annotation import AnnotationModel, PairBatch
-from pdcc.models.confusion import AnnotatorConfusion, ShiftedConfusion, SigmoidConfusion, SigmoidPriorConfusion
+from pdcc.models.confusion import (
+    AnnotatorConfusion,
+    Confusion,
+    NoConfusion,
+    ShiftedConfusion,
+    SigmoidConfusion,
+    SigmoidPriorConfusion,
+    StochasticConfusion,
+)
 from pdcc.models.membership import Membership
 
 
@@ -21,7 +29,7 @@ class LastLayerModel(AnnotationModel):
         scale: standard deviation of the prior of every entry of w (r, K).
         n_pairs: M.
         fixed: w (r, K), to leave the memberships at a known value: then only the confusion is uncertain.
-        shift: how the annotators depart from the shared confusion, (R, K, K), held fixed; None where they do not.
+        confusion: what stands in for the fitted one, see ``uncertain_confusion``.
 
     Batches hold the basis of *all* items in ``x`` (N, r), and in ``rows`` (2b,) the endpoints of their pairs.
     """
@@ -32,15 +40,10 @@ class LastLayerModel(AnnotationModel):
         n_basis: int,
         scale: float,
         n_pairs: int,
+        confusion: Confusion,
         fixed: Tensor | None = None,
-        shift: Tensor | None = None,
     ):
-        confusion = copy.deepcopy(fitted.confusion)
         K = fitted.membership.n_clusters
-        if isinstance(confusion, SigmoidConfusion):
-            confusion = SigmoidPriorConfusion(K)
-        if isinstance(confusion, AnnotatorConfusion) and shift is not None:
-            confusion = ShiftedConfusion(K, shift)
         labels = fitted.partition if len(fitted.partition) else None
         with torch.random.fork_rng(devices=[]):
             net = Membership(n_basis, K, ())  # of its kind only: the weights are sampled
@@ -64,6 +67,57 @@ class LastLayerModel(AnnotationModel):
         F = torch.softmax(batch.x @ weight, dim=-1)
         self.tell(F.index_select(0, batch.rows), F, batch)
         return F
+
+
+class KnownConfusion(Confusion):
+    """B held at known values: one for all, (K, K), or one for each of the M pairs, (M, K, K)."""
+
+    def __init__(self, agreement: Tensor):
+        super().__init__()
+        self.register_buffer("known", agreement)
+
+    def agreement(self) -> Tensor:
+        """All of it."""
+        known: Tensor = self.known
+        return known
+
+    def forward(self, batch: PairBatch | None = None) -> Tensor:
+        """B, (K, K), or that of the batch's pairs, (b, K, K)."""
+        known = self.agreement()
+        return known if known.ndim == 2 or batch is None else known[batch.index]
+
+
+def uncertain_confusion(fitted: nn.Module, n_clusters: int, shift: Tensor | None, known: Tensor) -> Confusion:
+    """The prior form of a fitted confusion, for a posterior.
+
+    shift: how the annotators depart from the shared confusion, (R, K, K), held fixed; None where they do not.
+    known: B at the point estimate, (K, K) or (M, K, K), for a confusion that is not one of ours: it is held fixed.
+    """
+    if isinstance(fitted, SigmoidConfusion):
+        return SigmoidPriorConfusion(n_clusters, symmetric=fitted.symmetric)
+    if isinstance(fitted, AnnotatorConfusion) and shift is not None:
+        return ShiftedConfusion(n_clusters, shift)
+    if isinstance(fitted, NoConfusion | StochasticConfusion):
+        return copy.deepcopy(fitted)
+    return KnownConfusion(known)
+
+
+def last_linear(net: Membership, x: Tensor) -> tuple[Tensor, nn.Linear]:
+    """What the net's last layer sees of x (n, ...), (n, h), and that layer."""
+    linear = [m for m in net.modules() if isinstance(m, nn.Linear) and m.out_features == net.n_clusters]
+    seen: list[Tensor] = []
+    if linear:
+        hook = linear[-1].register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0]))
+        try:
+            with torch.no_grad():
+                logits = net.logits(x)
+        finally:
+            hook.remove()
+    if not seen or seen[-1].ndim != 2 or not torch.allclose(linear[-1](seen[-1]), logits, atol=1e-4):
+        raise ValueError(
+            "network: expected one that ends in nn.Linear(..., n_clusters), whose weights the posterior is about, found another. Use method='ensemble', or end the network so."
+        )
+    return seen[-1], linear[-1]
 
 
 def basis(hidden: Tensor, weight: Tensor, scale: float, tolerance: float = 1e-2) -> tuple[Tensor, Tensor]:

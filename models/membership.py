@@ -1,4 +1,4 @@
-"""f_theta: features to memberships."""
+"""f_theta: items to memberships."""
 
 import itertools
 from collections.abc import Sequence
@@ -17,6 +17,9 @@ class Membership(nn.Module):
         dropout: probability of dropping a hidden unit while training.
     """
 
+    layers: nn.Module
+    n_clusters: int
+
     def __init__(self, n_features: int, n_clusters: int, hidden: Sequence[int] = (512, 512), dropout: float = 0.0):
         super().__init__()
         widths = [n_features, *hidden]
@@ -34,5 +37,14 @@ class Membership(nn.Module):
         return out
 
     def forward(self, x: Tensor) -> Tensor:
-        """Memberships (n, K), rows on the simplex, for features (n, d)."""
+        """Memberships (n, K), rows on the simplex, for items (n, ...)."""
         return torch.softmax(self.logits(x), dim=-1)
+
+
+class NetworkMembership(Membership):
+    """m = softmax(network(x)) for any module from a batch of items to K logits."""
+
+    def __init__(self, network: nn.Module, n_clusters: int):
+        nn.Module.__init__(self)
+        self.layers = network
+        self.n_clusters = n_clusters

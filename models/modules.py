@@ -1,24 +1,57 @@
-"""Pyro modules that own their parameters."""
+"""What all our Pyro modules share: weights that are param sites for everyone, and plain tensors for our own loop."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import pyro
-from pyro.nn import PyroModule
+import pyro.distributions as dist
+import torch
+from pyro.nn import PyroModule, PyroSample
+from pyro.nn.module import to_pyro_module_
+from torch import nn
+
+_PLAIN: ContextVar[bool] = ContextVar("plain_weights", default=False)
 
 
-class LocalModule(PyroModule):  # type: ignore[misc]
-    """A PyroModule whose parameters live in the module, never in Pyro's global parameter store.
+@contextmanager
+def plain_weights() -> Iterator[None]:
+    """Within, modules of ours read their weights directly: the same densities, no param sites, no parameter store.
 
-    Two fitted models with parameters of one name would otherwise share them, whoever traces them and when.
+    Used the ordinary way, every weight is a param site of the program, as Pyro's own tools expect. A loop that hands the
+    modules' parameters to a torch optimiser needs no such sites, and they cost a step of small nets a tenth of its time.
     """
+    token = _PLAIN.set(True)
+    try:
+        with pyro.settings.context(module_local_params=True):  # for modules that are not ours
+            yield
+    finally:
+        _PLAIN.reset(token)
+
+
+class Module(PyroModule):  # type: ignore[misc]
+    """A PyroModule that heeds ``plain_weights``."""
 
     def __init__(self, *args: Any, **kwargs: Any):
-        with pyro.settings.context(module_local_params=True):
-            super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs)
+        if not hasattr(self._pyro_context, "param_state"):
+            # What Pyro keeps for modules in local mode, in which ``plain_weights`` runs modules that are not ours.
+            self._pyro_context.param_state = {"params": {}, "constraints": {}}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run ``forward`` with local parameters."""
-        if pyro.settings.get("module_local_params"):
-            return super().__call__(*args, **kwargs)
-        with pyro.settings.context(module_local_params=True):
-            return super().__call__(*args, **kwargs)
+        """Run ``forward``; outside ``plain_weights`` every weight it reads is a param site."""
+        return nn.Module.__call__(self, *args, **kwargs) if _PLAIN.get() else super().__call__(*args, **kwargs)
+
+
+def normal_weights_(net: nn.Module, deviation: float = 1.0) -> None:
+    """Put a Normal(0, deviation / sqrt(fan in)) prior on every weight of ``net``, in place, and Normal(0, deviation) on biases.
+
+    The net then has latent sites instead of parameters: any guide or MCMC kernel infers all of it.
+    """
+    to_pyro_module_(net)
+    for module in net.modules():
+        for name, value in list(module.named_parameters(recurse=False)):
+            fan_in = value[0].numel() if value.ndim > 1 else 1
+            zeros = torch.zeros_like(value.detach())
+            setattr(module, name, PyroSample(dist.Normal(zeros, deviation / fan_in**0.5).to_event(value.ndim)))

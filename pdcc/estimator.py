@@ -16,7 +16,7 @@ from pdcc.data.pairs import PairData, check_annotators, renumber
 from pdcc.errors import ArtifactError
 from pdcc.fitted import Fitted, logger
 from pdcc.inference import memberships, pair_nll
-from pdcc.models import answer_logits, log_volume
+from pdcc.models import log_volume, similar_logits
 from pdcc.storage.model import load_run, save_run
 from pdcc.training import TrainConfig, tensors
 from pdcc.validation import (
@@ -89,7 +89,7 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.report_, self.history_ = fitted.report, fitted.history
         self.status_, self.message_ = fitted.status, fitted.message
         self.annotators_ = fitted.annotators
-        B: Float64 = fitted.agreement().double().cpu().numpy()
+        B: Float64 = fitted.agreement.double().cpu().numpy()
         self.agreement_: Float64 = B if B.ndim == 2 else B[-1]
         self.confusion_, self.annotator_confusion_ = fitted.confusion(), fitted.annotator_confusion()
         self.memberships_ = memberships
@@ -119,20 +119,22 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self, "fitted_")
         features = check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
-        index = torch.as_tensor(check_pairs(pairs, len(features)))
-        F = memberships(self.model_, self.fitted_.scaled(features)).double().cpu()
-        B = self.fitted_.agreement().double().cpu()
-        codes = renumber(*check_annotators(annotators, len(index)), self.annotators_, len(index))
-        logits = answer_logits(F[index[:, 0]], F[index[:, 1]], B, torch.as_tensor(codes) if B.ndim == 3 else None)
-        return np.asarray(torch.sigmoid(logits).numpy())
+        i, j = np.ascontiguousarray(check_pairs(pairs, len(features)).T)
+        codes = renumber(*check_annotators(annotators, len(i)), self.annotators_, len(i))
+        asked = PairData(features, i, j, np.zeros(len(i), dtype=bool), codes, self.annotators_)
+        x = self.fitted_.scaled(features)
+        F = memberships(self.model_, x).double()
+        B = self.fitted_.pair_agreement(tensors(asked, x)).double()
+        return np.asarray(torch.sigmoid(similar_logits(F[i], F[j], B)).cpu().numpy())
 
     def objective(
         self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
     ) -> float:
         """Paper eq. 13 at the fitted parameters, over all of X and all pairs: mean NLL - volume * logdet(F'F)."""
         data = self.fitted_.known(self._checked(X, pairs, similar, annotators))
-        F = memberships(self.model_, self.fitted_.scaled(data.features)).double()
-        nll = pair_nll(F, self.fitted_.agreement().double(), tensors(data, F)).mean()
+        asked = tensors(data, self.fitted_.scaled(data.features))
+        F = memberships(self.model_, asked.x).double()
+        nll = pair_nll(F, self.fitted_.pair_agreement(asked).double(), asked).mean()
         volume = self.report_.chosen.volume
         return float(nll - volume * (log_volume(F) + F.shape[1] * np.log(len(F)))) if volume else float(nll)
 

@@ -12,10 +12,10 @@ from pdcc.arrays import Float32, Float64
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import HeldOut, Split
-from pdcc.inference import FitStatus, map_guide, memberships, point_agreement, point_values
+from pdcc.inference import FitStatus, PairTensors, map_guide, memberships, pair_agreement, point_values
 from pdcc.inference.guides import MapGuide
 from pdcc.models import AnnotationModel, Membership, PairBatch
-from pdcc.models.confusion import annotator_columns
+from pdcc.models.objective import annotator_columns
 from pdcc.training import Specification, TrainConfig, build
 
 logger = logging.getLogger(__name__)
@@ -82,11 +82,13 @@ class Fitted:
 
     model, guide: the Pyro program and its point-estimate guide. config: every "auto" replaced by what was chosen.
     split: which of the fitted answers were held out; ``answers``, their fingerprint, tells whether others are passed.
-    annotators: their names, in the order of the model's matrices.
+    annotators: their names, in the order of the model's matrices. agreement: B, (K, K), or one for each annotator and, last, the
+    shared one, (R + 1, K, K), on the model's device; the mean over the fitted pairs where it depends on the items.
     """
 
     model: AnnotationModel
     guide: MapGuide
+    agreement: Tensor
     scaler: Scaler
     config: TrainConfig
     split: Split
@@ -117,9 +119,9 @@ class Fitted:
         F: Float64 = memberships(self.model, self.scaled(features)).double().cpu().numpy()
         return np.asarray(F / F.sum(axis=1, keepdims=True))
 
-    def agreement(self) -> Tensor:
-        """B, (K, K), or one for each annotator and, last, the shared one, (R + 1, K, K); on the model's device."""
-        return point_agreement(self.model, self.guide)
+    def pair_agreement(self, pairs: PairTensors) -> Tensor:
+        """B as it applies to pairs with scaled features: (K, K), or one for each, (M, K, K)."""
+        return pair_agreement(self.model, self.guide, pairs)
 
     def confusion(self) -> Float64 | None:
         """The shared A[observed, true] (K, K) where the form has one."""
@@ -152,6 +154,7 @@ class Fitted:
             "scaler/shift": torch.as_tensor(self.scaler.shift),
             "scaler/spread": torch.as_tensor(self.scaler.spread),
             "split/held": torch.as_tensor(self.split.held),
+            "agreement": self.agreement,
         }
         described = {
             "config": asdict(self.config),
@@ -190,6 +193,7 @@ class Fitted:
         return cls(
             model=model.eval(),
             guide=guide,
+            agreement=flat["agreement"].to(device),
             scaler=Scaler(described["scale"], flat["scaler/shift"].numpy(), flat["scaler/spread"].numpy()),
             config=config,
             split=Split(flat["split/held"].numpy(), HeldOut(described["split_by"])),

@@ -11,7 +11,7 @@ from torch import Tensor
 from pdcc.arrays import Float64
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES
-from pdcc.inference import FitConfig, FitResult, PairTensors, fit, map_guide, memberships, pair_nll, point_agreement
+from pdcc.inference import FitConfig, FitResult, PairTensors, fit, map_guide, memberships, pair_agreement, pair_nll
 from pdcc.inference.guides import MapGuide
 from pdcc.inference.warmstart import warm_start
 from pdcc.models import CONFUSIONS, AnnotationModel, Membership, make_confusion
@@ -172,5 +172,5 @@ class Trainer:
         )
         if self.held_out is None:
             return Trial(model, guide, result, None)
-        nll = pair_nll(memberships(model, self.pairs.x), point_agreement(model, guide), self.held_out)
+        nll = pair_nll(memberships(model, self.pairs.x), pair_agreement(model, guide, self.held_out), self.held_out)
         return Trial(model, guide, result, nll.double().cpu().numpy())

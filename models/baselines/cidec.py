@@ -4,8 +4,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import kl_div, mse_loss, softplus
 
-from pdcc.models.annotation import similar_logits
 from pdcc.models.baselines.autoencoder import Autoencoder
+from pdcc.models.objective import similar_logits
 
 
 class EmbeddedClusters(nn.Module):

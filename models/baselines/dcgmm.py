@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from typing import cast
 
 import pyro
 import pyro.distributions as dist
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pdcc.models.baselines.autoencoder import Decoder, Encoder
-from pdcc.models.modules import LocalModule
+from pdcc.models.modules import Module
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class MixtureBatch:
     index: Tensor
 
 
-class ConditionalMixture(LocalModule):
+class ConditionalMixture(Module):
     """p(c | W) ~ prod_i pi_{c_i} prod_{ij} exp(W_ij [c_i = c_j]), z_i ~ Normal(mu_{c_i}, sigma_{c_i}^2), x_i ~ Normal(decoder(z_i), 1).
 
     Given z, the clusters are summed out: exactly in the density of z, which makes the ELBO that of VaDE, and in the
@@ -58,8 +57,7 @@ class ConditionalMixture(LocalModule):
 
     def forward(self, batch: MixtureBatch) -> None:
         """Tell the story of one batch."""
-        # By way of PyroModule's attribute lookup every weight would become a param site, in every step.
-        decoder = cast(Decoder, self._modules["decoder"])
+        decoder = self.decoder
         prior = self.mixture()
 
         with pyro.plate("items", self.n_items, subsample=batch.items):
@@ -75,27 +73,24 @@ class ConditionalMixture(LocalModule):
 
     def mixture(self) -> dist.Distribution:
         """sum_c pi_c Normal(mu_c, sigma_c^2), the density of z."""
-        loc, deviation = self._parameters["loc"], cast(Tensor, self._parameters["log_variance"]).div(2).exp()
-        return dist.MixtureSameFamily(
-            dist.Categorical(logits=self._buffers["log_pi"]), dist.Normal(loc, deviation).to_event(1)
-        )
+        loc, deviation = self.loc, self.log_variance.div(2).exp()
+        return dist.MixtureSameFamily(dist.Categorical(logits=self.log_pi), dist.Normal(loc, deviation).to_event(1))
 
     def log_responsibilities(self, z: Tensor) -> Tensor:
         """log p(c | z), (n, K), for z (n, L); in float64, where no float32 code overflows when squared."""
-        loc = cast(Tensor, self._parameters["loc"]).double()
-        log_variance = cast(Tensor, self._parameters["log_variance"]).double()
+        loc, log_variance = self.loc.double(), self.log_variance.double()
         squares = (z.double()[..., None, :] - loc).square() * (-log_variance).exp()
         log_density = -(squares + log_variance).sum(-1) / 2
-        return torch.log_softmax(log_density + cast(Tensor, self._buffers["log_pi"]).double(), dim=-1)
+        return torch.log_softmax(log_density + self.log_pi.double(), dim=-1)
 
     @torch.no_grad()
     def start(self, loc: Tensor, variance: Tensor) -> None:
         """Put the components at means and variances, (K, L) each."""
-        cast(Tensor, self._parameters["loc"]).copy_(loc)
-        cast(Tensor, self._parameters["log_variance"]).copy_(variance.log())
+        self.loc.copy_(loc)
+        self.log_variance.copy_(variance.log())
 
 
-class RecognitionGuide(LocalModule):
+class RecognitionGuide(Module):
     """q(z | x) = Normal(encoder(x), exp(log_variance(x))), amortised; the endpoints of pairs have the same one."""
 
     def __init__(self, encoder: Encoder, latent: int, *, n_items: int, n_pairs: int, start_variance: float = 1.0):
@@ -121,7 +116,6 @@ class RecognitionGuide(LocalModule):
 
     def posterior(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and deviation of q(z | x), (n, L) each."""
-        encoder = cast(Encoder, self._modules["encoder"])
-        head = cast(nn.Linear, self._modules["log_variance"])
+        encoder = self.encoder
         body = encoder.body(x)
-        return encoder.head(body), head(body).div(2).exp()
+        return encoder.head(body), self.log_variance(body).div(2).exp()

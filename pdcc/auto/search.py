@@ -14,7 +14,7 @@ from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES, Scaler
 from pdcc.data.splits import HeldOut, Split, hold_out
 from pdcc.fitted import FitReport, Fitted, StartReport
-from pdcc.inference import FitStatus, memberships
+from pdcc.inference import FitStatus, memberships, point_agreement
 from pdcc.training import RESTART_STRIDE, Specification, TrainConfig, Trainer, Trial, first_net, tensors
 
 logger = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ def search(
     return Fitted(
         model=best.model.eval(),
         guide=best.guide,
+        agreement=point_agreement(best.model, best.guide, trainer.pairs),
         scaler=scaler,
         config=config.settled(chosen),
         split=split,

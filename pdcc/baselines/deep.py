@@ -18,8 +18,8 @@ from pdcc.data.pairs import PairData
 from pdcc.data.splits import hold_out
 from pdcc.inference.batches import PairTensors
 from pdcc.inference.epoch_loop import in_parts, run_epochs
+from pdcc.inference.isolation import isolated
 from pdcc.inference.pretrain import PretrainConfig, pretrained_autoencoder
-from pdcc.inference.svi import quiet_pyro
 from pdcc.models.baselines.autoencoder import Autoencoder
 from pdcc.training import tensors
 from pdcc.validation import check_count, check_device, check_features, check_number, show_progress
@@ -85,7 +85,7 @@ class DeepPairClusterer(PairClusterer):
             int(self.batch_size), float(self.corruption), seed,
         )  # fmt: skip
         store = None if self.pretrained is None else Path(self.pretrained)
-        with quiet_pyro(seed, device):
+        with isolated(seed, device):
             net = pretrained_autoencoder(features, config, dropout=self.dropout, store=store, progress=progress)
             codes = in_parts(net.encoder.eval(), features).double().cpu().numpy()
             self.module_, train_epoch = self._set_up(net, codes, tensors(fitted, features), start, seed)

@@ -17,9 +17,9 @@ from pdcc.arrays import Float64
 from pdcc.experiments.grid import one_thread
 from pdcc.inference import FitConfig, PairTensors
 from pdcc.inference.ensemble import fit_ensemble
+from pdcc.inference.isolation import isolated
 from pdcc.inference.laplace import find_mode, unconstrain
 from pdcc.inference.nuts import nuts_posterior
-from pdcc.inference.svi import quiet_pyro
 from pdcc.inference.variational import svi_posterior
 from pdcc.metrics import align
 from pdcc.models import AnnotationModel, Membership, PairBatch, StochasticConfusion
@@ -72,7 +72,7 @@ class Simulator:
         p = np.einsum("mk,kl,ml->m", F[i], B, F[j])
         similar = torch.as_tensor(rng.random(M) < p).double()
         base = AnnotationModel(Membership(r, K, ()), confusion, n_pairs=M).double()
-        model = LastLayerModel(base, r, float(scale), M).double()
+        model = LastLayerModel(base, r, float(scale), M, confusion).double()
         ends = torch.as_tensor(np.concatenate([i, j]))
         layer = LastLayer(model, PairBatch(self.features, similar, torch.arange(M), ends), {})
         pairs = PairTensors(self.features, ends[:M], ends[M:], similar)
@@ -88,7 +88,7 @@ def start_of(problem: Problem, seed: int) -> dict[str, Tensor]:
     model, batch = problem.layer.model, problem.layer.batch
     K = problem.truth.shape[1]
     found = []
-    with quiet_pyro(seed, batch.x.device):
+    with isolated(seed, batch.x.device):
         for _ in range(STARTS):
             first = {
                 "weight": model.scale * torch.randn_like(model.zero),

@@ -104,8 +104,8 @@ def gather(
     )
     tested = tensors(data if held is None else held, x)
     others = members.memberships(x)
-    theirs = members.agreement if members.by_annotator is None else members.by_annotator
-    solutions = [(x.new_tensor(point), fitted.agreement()), *zip(others, theirs, strict=True)]
+    theirs = members.agreement_for(tested)
+    solutions = [(x.new_tensor(point), fitted.pair_agreement(tested)), *zip(others, theirs, strict=True)]
     nll = np.stack([pair_nll(F_r, B_r, tested).double().cpu().numpy() for F_r, B_r in solutions])
     similar = tested.similar.cpu().numpy() > 0.5
     rate = float(similar.mean().clip(1e-6, 1 - 1e-6))
@@ -114,7 +114,7 @@ def gather(
     compared_on = "held-out answers" if held is not None else "fitted answers, since none were held out"
     n_held = 0 if held is None else len(held)  # answers that were fitted to show no calibration
     yes = replace(tensors(data, x), similar=x.new_ones(len(data)))
-    asked = np.exp(-pair_nll(*solutions[0], yes).double().cpu().numpy())
+    asked = np.exp(-pair_nll(solutions[0][0], fitted.pair_agreement(yes), yes).double().cpu().numpy())
     return Evidence(
         draws=F,
         agreement=B,

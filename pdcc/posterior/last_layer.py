@@ -1,7 +1,7 @@
 """The uncertain last layer of a fitted net: what "svi" and "nuts" draw from, and the same before any answer."""
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,12 +9,13 @@ from torch import Tensor
 
 from pdcc.arrays import Float32, Float64
 from pdcc.data.pairs import PairData
-from pdcc.inference import point_values
+from pdcc.inference import pair_agreement, point_values
 from pdcc.inference.prior_hmc import tilted_prior
 from pdcc.inference.variational import Draws
 from pdcc.models import AnnotationModel, PairBatch, SigmoidConfusion
-from pdcc.models.confusion import ShiftedConfusion, annotator_columns
-from pdcc.models.last_layer import LastLayerModel, basis
+from pdcc.models.confusion import ShiftedConfusion
+from pdcc.models.last_layer import KnownConfusion, LastLayerModel, basis, last_linear, uncertain_confusion
+from pdcc.models.objective import annotator_columns
 from pdcc.posterior.draws import Sampled, aligned
 from pdcc.training import tensors
 
@@ -50,18 +51,21 @@ def last_layer_of(
     """Cut the fitted net below its last layer. ``prior_scale``: prior deviation of the layer's weights; None: three times their
     root mean square (at once theirs, the prior would pull well-determined memberships off the simplex's faces)."""
     check_items(fitted, x)
-    layers = fitted.membership.layers
-    last = cast(torch.nn.Linear, layers[-1])
+    hidden, last = last_linear(fitted.membership, x)
     with torch.no_grad():
-        hidden = layers[:-1](x)
         weight = torch.cat([last.weight.mT, last.bias[None]])
         scale = PRIOR_WIDTH * float(weight.square().mean().sqrt()) if prior_scale is None else prior_scale
         G, w = basis(hidden, weight, scale)
     sites = point_values(guide)
     shift = sites.pop("annotator_shift", None)
-    model = LastLayerModel(fitted, G.shape[1], scale, len(data), w if only_confusion else None, shift).to(x.device)
-    pairs = tensors(data, G)
-    start = ({} if only_confusion else {"weight": w}) | sites
+    pairs, K = tensors(data, G), fitted.membership.n_clusters
+    known = pair_agreement(fitted, guide, tensors(data, x))
+    confusion = uncertain_confusion(fitted.confusion, K, shift, known)
+    model = LastLayerModel(fitted, G.shape[1], scale, len(data), confusion, w if only_confusion else None).to(x.device)
+    start = {} if only_confusion else {"weight": w}
+    if not isinstance(confusion, KnownConfusion):
+        start |= {name: sites[name] for name in ("confusion_columns",) if name in sites}
+    start |= {name: sites[name] for name in ("partition_columns",) if name in sites}
     if isinstance(fitted.confusion, SigmoidConfusion):
         start["agreement_logits"] = fitted.confusion.raw.detach().clone()
     if not start:
@@ -101,7 +105,7 @@ def last_layer_draws(layer: LastLayer, draws: Draws, reference: Float64) -> Samp
     A = None if columns is None else columns.double().mT.numpy()
     by_annotator = None
     if columns is not None and isinstance(layer.model.confusion, ShiftedConfusion):
-        each = annotator_columns(columns.double(), layer.model.confusion.shift.double().cpu())
+        each = annotator_columns(columns.double().unsqueeze(-3), layer.model.confusion.shift().double().cpu())
         by_annotator = (each @ each.mT).numpy()
     drawn = Sampled(F, B.numpy().copy(), A, draws.status, draws.message, stats, by_annotator)
     return aligned(drawn, reference)
