@@ -161,7 +161,7 @@ def make_confusion(form: str, n_clusters: int, n_annotators: int = 0) -> Confusi
     if form == "none":
         return NoConfusion(n_clusters)
     if form in ("sigmoid", "sigmoid-paper"):
-        return SigmoidConfusion(n_clusters, symmetric=False)
+        return SigmoidConfusion(n_clusters, symmetric=form == "sigmoid")
     if form == "per-annotator" and n_annotators:
         return AnnotatorConfusion(n_clusters, n_annotators)
     return StochasticConfusion(n_clusters)
