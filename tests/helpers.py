@@ -4,8 +4,11 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_iter
 
 from pdcc.annotators import Answers, answer_through, draw_pairs
 
@@ -82,3 +85,40 @@ class Call:
 
     def __reduce__(self):
         return self.parts
+
+
+def truth_of(classes, pairs):
+    return classes[pairs[:, 0]] == classes[pairs[:, 1]]
+
+
+def recount(labels, pairs, similar):
+    """Broken answers, one by one."""
+    found = {"must_link": 0, "cannot_link": 0}
+    for (i, j), same in zip(pairs.tolist(), similar.tolist(), strict=True):
+        if same != (labels[i] == labels[j]):
+            found["must_link" if same else "cannot_link"] += 1
+    return found
+
+
+def overlapping(seed: int, flip: float = 0.0) -> Blobs:
+    """Five clusters that K-means cannot tell apart by features alone, and as many pairs as items."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(300) % 5
+    X = (1.2 * rng.normal(size=(5, 4))[y] + rng.normal(size=(300, 4))).astype(np.float32)
+    pairs = draw_pairs(300, 300, rng)
+    return Blobs(X, y, Answers(pairs, truth_of(y, pairs) ^ (rng.random(300) < flip), flip))
+
+
+# A deep baseline that fits a hundred items in a second.
+DEEP = {
+    "hidden": (32,), "latent": 4, "batch_size": 64, "pretrain_epochs": 60, "epochs": 8, "random_state": 0, "device": "cpu",
+}  # fmt: skip
+
+
+class OneDevice(TorchDispatchMode):
+    """Fails on any operator that sees tensors of two devices."""
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        seen = {t.device.type for t in tree_iter((args, kwargs)) if isinstance(t, torch.Tensor)}
+        assert len(seen) <= 1, f"{func} mixes {seen}"
+        return func(*args, **(kwargs or {}))
