@@ -7,6 +7,7 @@ import pickle
 
 import joblib
 import numpy as np
+import pyro
 import pytest
 import torch
 from helpers import REFUSED, follows_scikit_learn, make_blobs
@@ -240,6 +241,22 @@ def test_what_was_loaded_does_not_hang_on_the_file(tmp_path, fitted):
         open_file.write(bytes(file.stat().st_size))
     np.testing.assert_array_equal(loaded.memberships_, fitted.memberships_)
     np.testing.assert_array_equal(loaded.fitted_.split.held, fitted.fitted_.split.held)
+
+
+def test_runs_of_different_shapes_load_side_by_side(tmp_path, noisy_blobs):
+    """Both programs call their sites the same; neither may find the other's parameters in Pyro's store."""
+    a = noisy_blobs.answers
+    pyro.clear_param_store()
+    kept = []
+    for people in (2, 5):
+        est = VolMaxDCC(3, confusion="per-annotator", volume=0.0, **QUICK | {"epochs": 1})
+        est.fit(noisy_blobs.X, a.pairs, a.similar, np.arange(len(a.similar)) % people).save(tmp_path / str(people))
+        kept.append(est)
+    for est, people in zip(kept, (2, 5), strict=True):
+        other = VolMaxDCC.load(tmp_path / str(people))
+        np.testing.assert_array_equal(other.annotator_confusion_, est.annotator_confusion_)
+        np.testing.assert_array_equal(other.predict_proba(noisy_blobs.X), est.predict_proba(noisy_blobs.X))
+    assert not dict(pyro.get_param_store())
 
 
 def test_numpy_numbers_are_numbers(tmp_path, noisy_blobs):
