@@ -12,19 +12,9 @@ from scipy.stats import norm
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from pdcc.annotators import answer_by_labels, answer_through, draw_pairs
-from pdcc.criticism import (
-    check_calibration,
-    check_loo,
-    check_predictive,
-    plot_calibration,
-    plot_loo,
-    plot_predictive,
-    run_calibration,
-    run_loo,
-    run_predictive,
-)
+from pdcc.criticism import check_calibration, check_loo, check_predictive, run_calibration, run_loo, run_predictive
 from pdcc.criticism.calibration import holm, wilson
-from pdcc.criticism.predictive import _triangles
+from pdcc.plots import plot_calibration, plot_loo, plot_predictive
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
@@ -65,7 +55,7 @@ def posterior_of(
 
 
 def answers(kind: str, seed: int, *, n: int = 400, m: int = 400, K: int = 4, error: float = 0.1) -> tuple[Any, ...]:
-    """Answers with the same rates, drawn one by one ("independent") or read off one label an item ("transitive")."""
+    """Answers with the same rates, drawn one by one ("independent") or read off one label per item ("transitive")."""
     rng = np.random.default_rng(seed)
     F, A, pairs = rng.dirichlet(np.full(K, 0.15), size=n), confusion(K, error), draw_pairs(n, m, rng)
     if kind == "independent":
@@ -91,7 +81,7 @@ def test_wedges_see_transitive_errors_in_sparse_random_pairs_and_rates_do_not():
         kind: {name: sum(of(f, name)["verdict"] == "misfit" for f in found) for name in found[0]["statistic"]}
         for kind, found in frames.items()
     }
-    # Measured on 200 other data sets of two answers an item: wedges .985, cluster pairs .05. At those rates fewer
+    # Measured on 200 other data sets of two answers per item: wedges .985, cluster pairs .05. At those rates fewer
     # than 21, or more than 7, of 25 have probability below 1e-4.
     assert seen["transitive"]["wedge excess"] >= 21
     assert seen["transitive"]["positive rate by cluster pair"] <= 7
@@ -112,7 +102,6 @@ def test_triangles_see_transitive_errors_where_there_are_triangles():
         assert broken["observed"] == 0
         assert closure["observed"] == 1
         assert {broken["verdict"], closure["verdict"]} == {"misfit"}
-        assert "labelled once" in broken["sentence"]
         frame = check_predictive(run_predictive(posterior_of(*answers("independent", seed, n=100, m=1500), seed=seed)))
         assert of(frame, "broken triangles")["verdict"] == "fits"
         assert of(frame, "broken triangles")["power"] > 0.9
@@ -121,7 +110,6 @@ def test_triangles_see_transitive_errors_where_there_are_triangles():
 def test_triangles_are_counted_as_by_hand():
     rng = np.random.default_rng(0)
     pairs = draw_pairs(15, 70, rng)
-    similar = rng.random(70) < 0.5
     first: dict[frozenset[int], int] = {}
     for row, ends in enumerate(pairs.tolist()):
         first.setdefault(frozenset(ends), row)
@@ -131,14 +119,14 @@ def test_triangles_are_counted_as_by_hand():
         if None not in (rows := [first.get(frozenset(e)) for e in itertools.combinations(corners, 2)])
     ]
     assert len(first) < 70  # some pair is repeated, so the rule of the first answer is at work
-    found = _triangles(*pairs.T, rng)
-    assert sorted(sorted(t) for t in found.tolist()) == sorted(by_hand)
-    n_similar = similar[np.array(by_hand)].sum(axis=1)
-    two, three = (n_similar == 2).sum(), (n_similar == 3).sum()
     F = np.eye(3)[np.arange(15) % 3]
-    result = run_predictive(posterior_of(F, confusion(3, 0.3), pairs, similar))
-    assert result["broken triangles"].observed[0] == pytest.approx(two / len(by_hand))
-    assert result["triangle closure"].observed[0] == pytest.approx(3 * three / (3 * three + two))
+    for _ in range(5):  # no other set of triangles has these shares for all of them
+        similar = rng.random(70) < 0.5
+        n_similar = similar[np.array(by_hand)].sum(axis=1)
+        two, three = (n_similar == 2).sum(), (n_similar == 3).sum()
+        result = run_predictive(posterior_of(F, confusion(3, 0.3), pairs, similar))
+        assert result["broken triangles"].observed[0] == pytest.approx(two / len(by_hand))
+        assert result["triangle closure"].observed[0] == pytest.approx(3 * three / (3 * three + two))
 
 
 def test_no_triangles_and_no_wedges_are_said_not_passed():
@@ -149,7 +137,6 @@ def test_no_triangles_and_no_wedges_are_said_not_passed():
         row = of(frame, name)
         assert row["p"] is None
         assert row["verdict"] == "no power"
-    assert "no triangles" in of(frame, "broken triangles")["sentence"]
     assert no_nan(frame)
 
 
@@ -202,7 +189,7 @@ def test_too_few_draws_are_no_verdict():
     frame = check_predictive(run_predictive(posterior_of(*answers("independent", 0), draws=40)))
     spread = of(frame, "item spread")
     assert spread["verdict"] == "no power"
-    assert "at least 200 draws" in spread["sentence"]
+    assert "200 draws" in spread["sentence"]
 
 
 def test_probability_comes_from_the_likelihood_whatever_the_answer():
@@ -312,7 +299,7 @@ def test_loo_of_a_coin_is_the_exact_one():
     assert abs(result.p_loo - 1) < 0.3
     verdict, sentence, _ = check_loo(result)
     assert verdict == "reliable"
-    assert "nats an answer" in sentence
+    assert f"{result.elpd:.1f}" in sentence
 
 
 def test_loo_names_the_answers_that_sway_the_posterior():
@@ -336,7 +323,7 @@ def test_loo_judges_flat_weights_and_few_draws():
     assert np.isfinite(few.pareto_k).all()
     verdict, sentence, _ = check_loo(few)
     assert verdict == "unreliable"
-    assert "from 20 draws" in sentence
+    assert "20 draws" in sentence
 
 
 def test_plots_draw_what_was_measured():

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from pdcc.criticism import check_sbc, plot_sbc, run_sbc
+from pdcc.criticism import check_sbc, run_sbc
 from pdcc.criticism.sbc import replicates_needed
+from pdcc.plots import plot_sbc
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt
