@@ -11,6 +11,7 @@ from scipy.stats import binom
 
 from pdcc.criticism import check_sbc, run_sbc
 from pdcc.criticism.sbc import replicates_needed
+from pdcc.experiments.sbc_prior import Simulator, engine
 from pdcc.plots import plot_sbc
 
 matplotlib.use("Agg")
@@ -196,3 +197,26 @@ def test_the_plot_shows_the_ranks():
     assert top.patches[1].get_data().values.sum() == 100
     assert np.abs(bottom.lines[0].get_ydata()).max() > 1.628 / 10  # leaves the band
     plt.close("all")
+
+
+OPTIONS = {
+    "svi": {"draws": 20, "steps": 60},
+    "normal": {"draws": 20, "steps": 60},
+    "nuts": {"draws": 20, "warmup": 20, "chains": 1},
+    "ensemble": {"chains": 2, "draws": 10},
+}
+
+
+@pytest.mark.parametrize("method", OPTIONS)
+def test_every_engine_learns_from_answers_drawn_from_the_prior(method):
+    simulator = Simulator(n_items=40, n_pairs=600)
+    problem, truth = simulator(np.random.default_rng(3))
+    assert float(problem.pairs.similar.mean()) == pytest.approx(truth["rate"], abs=4 * 0.5 / np.sqrt(600))
+    drawn = engine(problem, 0, method=method, **OPTIONS[method])
+    assert drawn["B"].shape == (20, 6)  # the upper triangle of a 3 x 3 matrix
+    assert drawn["rate"].mean() == pytest.approx(truth["rate"], abs=0.01)  # .016 from one draw of the prior to another
+    error = np.abs(drawn["B"].mean(axis=0) - truth["B"]).mean()
+    others = [simulator(np.random.default_rng(s))[1]["B"] for s in range(20, 40)]
+    by_the_prior = np.mean([np.abs(other - truth["B"]).mean() for other in others])
+    # Refits know no prior, and 600 answers hardly pin B down.
+    assert (error < by_the_prior / 1.5) == (method != "ensemble")

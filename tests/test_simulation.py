@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pdcc import check_ssc, simulation, study
+from pdcc import check_ssc
 from pdcc.cli import main
-from pdcc.experiments.identifiability_bank import Setting, bank, run_bank, simulate, summarise
+from pdcc.experiments import identifiability_bank, synthetic
+from pdcc.experiments.identifiability_bank import RECOVERED, Setting, bank, run_bank, run_cell, simulate, summarise
 
 
 def test_scatter_is_what_the_setting_says():
@@ -81,7 +82,7 @@ def test_a_bank_goes_on_where_it_was_and_shows_failures(tmp_path, monkeypatch):
             "score": 0.9,
         }
 
-    monkeypatch.setattr(simulation, "run_cell", cell)
+    monkeypatch.setattr(identifiability_bank, "run_cell", cell)
     path = tmp_path / "bank.jsonl"
     run_bank(settings[:2], path)
     with path.open("a") as file:
@@ -109,23 +110,31 @@ def test_the_summary_counts_what_it_says():
 
 
 def test_one_cell_end_to_end():
-    row = simulation.run_cell(Setting(3, 1.0, 3000, "none", "none", "independent", 5))
-    assert row["recovered"] == (row["mse"] <= 0.03)
+    row = run_cell(Setting(3, 1.0, 3000, "none", "none", "independent", 5))
+    assert row["recovered"] == (row["mse"] <= RECOVERED)
     assert row["overall"] == row["diagnosis"]["overall"]
     assert 0.95 < row["true_rho"] <= 1.001
     json.dumps(row)
 
 
 def test_the_paper_study_from_the_shell(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(study, "METHODS", dict(list(study.METHODS.items())[:2]))
-    monkeypatch.setattr(study, "FITTED", study.FITTED | {"epochs": 2, "hidden": (8,)})
-    monkeypatch.setattr(study.run_study, "__kwdefaults__", study.run_study.__kwdefaults__ | {"pairs": (200, 400)})
+    ran, whole = [], synthetic.run_cell
+    run_study = synthetic.run_study
+    monkeypatch.setattr(synthetic, "METHODS", dict(list(synthetic.METHODS.items())[:2]))
+    monkeypatch.setattr(synthetic, "FITTED", synthetic.FITTED | {"epochs": 2, "hidden": (8,)})
+    monkeypatch.setattr(run_study, "__kwdefaults__", run_study.__kwdefaults__ | {"pairs": (200, 400)})
+    monkeypatch.setattr(synthetic, "run_cell", lambda cell: ran.append(cell) or whole(cell))
     for _ in range(2):  # the second run finds everything done
         with pytest.raises(SystemExit) as stop:
             main(["simulate", "synthetic", "-o", str(tmp_path), "--size", "2"])
         assert stop.value.code == 0
     table = pd.read_csv(tmp_path / "synthetic.csv")
-    assert len(table) == 2 * 2 * 2
-    assert (table["seen"] >= 0).all()
-    assert (tmp_path / "synthetic.png").stat().st_size > 5000
-    assert "clean: Vanilla" in capsys.readouterr().out
+    cells = [(m, n, s) for s in (0, 1) for n in (200, 400) for m in synthetic.METHODS]
+    assert ran == cells
+    assert list(zip(table["method"], table["pairs"], table["seed"], strict=True)) == cells
+    again = whole(cells[3])
+    assert table.iloc[3][["seen", "unseen"]].tolist() == pytest.approx([again["seen"], again["unseen"]])
+    assert (tmp_path / "synthetic.png").read_bytes().startswith(b"\x89PNG")
+    middle = table[(table["method"] == "clean: Vanilla") & (table["pairs"] == 200)]["seen"].median()
+    (line,) = [s for s in capsys.readouterr().out.splitlines()[-5:] if "clean: Vanilla" in s and " 200 " in s]
+    assert f"{middle:.4f}" in line
