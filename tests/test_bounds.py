@@ -4,7 +4,6 @@ import math
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
@@ -21,7 +20,6 @@ from pdcc.identifiability.bounds import (
     theorem_4_1,
 )
 from pdcc.identifiability.complexity import in_words, net_weights, observed_alpha, r_net, sigma_max_v
-from pdcc.identifiability.learning_curve import learning_curve, pairs_for_score
 from pdcc.models import Membership
 
 SMALL = Setting(n_items=50, n_pairs=400, n_clusters=3, alpha=0.1, complexity=2.0, row_norm=1.5, sigma_v=4.0)
@@ -246,7 +244,7 @@ def test_net_weights_are_the_linear_layers():
         np.testing.assert_allclose(by_hand @ weights[-1].T, net.eval().logits(x).numpy(), atol=1e-5)
 
 
-def test_sigma_max_v_leaves_out_one_anchor_a_cluster():
+def test_sigma_max_v_leaves_out_one_anchor_per_cluster():
     V = np.random.default_rng(0).dirichlet(np.ones(3), 30)
     F = np.vstack([V[:10], np.eye(3), V[10:]])
     assert sigma_max_v(F) == pytest.approx(math.sqrt(np.linalg.eigvalsh(V.T @ V).max()))
@@ -323,74 +321,3 @@ def test_bad_arguments():
         observed_alpha(np.eye(3), [[0.0, 1.0]])
     with pytest.raises(ValueError, match="target: expected"):
         pairs_needed(0.0, SMALL)
-
-
-def curve(floor, scale, exponent, noise=0.0, sizes=(100, 300, 1000, 3000), seeds=range(5)):
-    def fit_score(n_pairs, seed):
-        wobble = np.random.default_rng([n_pairs, seed]).normal(scale=noise) if noise else 0.0
-        error = floor + scale * n_pairs**-exponent + wobble
-        return {"acc": 1 - error, "error": error}
-
-    return learning_curve(fit_score, sizes, seeds)
-
-
-def test_learning_curve_has_a_row_a_run():
-    calls = []
-    frame = learning_curve(lambda m, s: calls.append((m, s)) or {"acc": 0.5}, [10, 20], range(3))
-    assert list(frame.columns) == ["n_pairs", "seed", "acc"]
-    assert calls == [(10, 0), (10, 1), (10, 2), (20, 0), (20, 1), (20, 2)]
-    assert list(zip(frame["n_pairs"], frame["seed"], strict=True)) == calls
-    with pytest.raises(ValueError, match="sizes, seeds"):
-        learning_curve(lambda m, s: {}, [], [0])
-
-
-def test_pairs_for_score_recovers_a_power_law():
-    frame = curve(0.05, 4.0, 0.5)
-    answer = pairs_for_score(frame, "acc", 0.9, n_bootstrap=5)
-    # The exponent is searched on a grid of 7 % steps, hence the tolerance on a number within the range measured.
-    assert answer.n_pairs == pytest.approx((4.0 / 0.05) ** 2, rel=0.1)
-    np.testing.assert_allclose(answer.predict([100, 3000]), [1 - 0.45, 1 - 0.05 - 4 / 3000**0.5], atol=0.01)
-    mirrored = pairs_for_score(frame, "error", 0.1, best=0.0, n_bootstrap=5)
-    assert mirrored.n_pairs == pytest.approx(answer.n_pairs)
-    np.testing.assert_allclose(mirrored.predict([100.0, 1e4]), 1 - answer.predict([100.0, 1e4]))
-    assert str(answer).startswith("acc 0.9: about 6,")
-
-
-def test_pairs_for_score_says_when_it_cannot():
-    level = pairs_for_score(curve(0.2, 30.0, 1.0), "acc", 0.9, n_bootstrap=5)
-    assert math.isinf(level.n_pairs)
-    assert "levels off at 0.8" in str(level)
-    far = pairs_for_score(curve(0.0, 4.0, 0.5), "acc", 0.99, n_bootstrap=5)
-    assert far.n_pairs == pytest.approx(160_000, rel=0.3)
-    assert "Extrapolated" in far.reason
-    assert pairs_for_score(curve(0.0, 4.0, 0.5), "acc", -20.0, n_bootstrap=5).n_pairs == 1.0
-
-
-def test_interval_covers_and_widens_with_noise():
-    # A fixed draw at each noise: a 90 % interval misses the truth one time in ten, and in these two it does not.
-    truth = (4.0 / 0.1) ** 2
-    widths = []
-    for noise in (0.005, 0.02):
-        answer = pairs_for_score(curve(0.05, 4.0, 0.5, noise, seeds=range(10)), "acc", 0.85, n_bootstrap=60)
-        low, high = answer.interval
-        assert low <= truth <= high
-        widths.append(math.log(high / low))
-    assert widths[0] < widths[1]
-    alone = pairs_for_score(curve(0.05, 4.0, 0.5, seeds=[0]), "acc", 0.85)
-    assert alone.interval == (1.0, math.inf)
-    assert "One run a size" in str(alone)
-
-
-@pytest.mark.parametrize(
-    ("frame", "target", "match"),
-    [
-        (pd.DataFrame({"n_pairs": [1, 2, 3]}), 0.9, "frame: expected a column"),
-        (pd.DataFrame({"n_pairs": [1, 2, 2], "acc": [0.1, 0.2, 0.3]}), 0.9, "at least 3 sizes"),
-        (pd.DataFrame({"n_pairs": [1, 2, 3], "acc": [0.1, 0.2, 0.3]}), 1.0, "target: expected"),
-        (pd.DataFrame({"n_pairs": [1, 2, 3], "acc": [0.1, np.nan, 0.3]}), 0.9, "finite"),
-        (pd.DataFrame({"n_pairs": [1, 2, 3], "acc": [0.1, 1.2, 0.3]}), 0.9, "one side"),
-    ],
-)
-def test_bad_learning_curves(frame, target, match):
-    with pytest.raises(ValueError, match=match):
-        pairs_for_score(frame, "acc", target)
