@@ -5,7 +5,7 @@ import pickle
 
 import numpy as np
 import pytest
-from conftest import FLIP_TOLERANCE, Call, same
+from helpers import FLIP_TOLERANCE, Call, same
 
 from pdcc.datasets import digits
 from pdcc.errors import PairDataError, UnsafeFileError
@@ -66,7 +66,7 @@ def test_every_form_of_the_files_gives_the_same_split(folder, by_class):
     assert not {row.tobytes() for row in stl.X} & {row.tobytes() for row in stl.X_unseen}
     assert [where[row.tobytes()] for row in stl.X] == stl.y.tolist()
     np.savez(folder / "stl10.npz", X_seen=X[::-1][:1200], y_seen=y[::-1][:1200], X_unseen=X[:500], y_unseen=y[:500])
-    with pytest.raises(PairDataError, match=r"10 classes in y_seen, found \d\. Shuffle"):
+    with pytest.raises(PairDataError, match=r"10 classes in y_seen, found \d\b"):
         paper_features("stl10", SMALL)
     np.savez(folder / "stl10.npz", X_seen=stl.X, y_seen=stl.y, X_unseen=stl.X_unseen, y_unseen=stl.y_unseen)
     same(paper_features("stl10", SMALL).X, stl.X)
@@ -97,9 +97,9 @@ def test_missing_and_wrong_files_say_what_to_do(folder, monkeypatch, by_class):
         paper_task("stl10")
     with pytest.raises(ValueError, match="name: expected stl10, cifar10 or imagenet10"):
         paper_features("imagenet10-amt")
-    with pytest.raises(FileNotFoundError, match=r"has none of cifar10\.npz \(X_seen.*label\.npy.*60,000 images"):
+    with pytest.raises(FileNotFoundError, match=r"cifar10\.npz.*label\.npy.*60,000"):
         paper_task("cifar10-4.9")
-    with pytest.raises(FileNotFoundError, match=r"has no pair_8994_real.*that the authors release with their code"):
+    with pytest.raises(FileNotFoundError, match="pair_8994_real"):
         paper_task("imagenet10-amt")
     np.savez(folder / "cifar10.npz", X=X, y=y)
     with pytest.raises(
@@ -116,7 +116,7 @@ def test_missing_and_wrong_files_say_what_to_do(folder, monkeypatch, by_class):
     with pytest.raises(UnsafeFileError, match=r"posix\.system"):
         paper_task("stl10-0.0")
     monkeypatch.delenv("PDCC_DATA")
-    with pytest.raises(FileNotFoundError, match=r"PDCC_DATA is not set.*13,000 labelled images of STL-10"):
+    with pytest.raises(FileNotFoundError, match=r"PDCC_DATA.*13,000"):
         paper_task("stl10-0.0")
 
 

@@ -10,10 +10,10 @@ import struct
 
 import numpy as np
 import pytest
-from conftest import Call, same
+from helpers import Call, same
 
-from pdcc import unpickle
 from pdcc.errors import PairDataError, UnsafeFileError
+from pdcc.experiments.paper import restricted_unpickle
 from pdcc.experiments.paper.restricted_unpickle import read_pickle
 
 
@@ -237,7 +237,7 @@ def test_bombs_are_refused_before_they_swell(tmp_path, monkeypatch):
     huge = pickle.dumps(np.zeros(1), protocol=2).replace(b"K\x01K\x01\x85", b"K\x01J\xff\xff\xff\x7f\x85")
     with pytest.raises(PairDataError, match="8 bytes for an array of shape"):
         read(tmp_path, huge)
-    monkeypatch.setattr(unpickle, "MAX_STEPS", 100)
+    monkeypatch.setattr(restricted_unpickle, "MAX_STEPS", 100)
     with pytest.raises(UnsafeFileError, match="more than 100 steps"):
         read(tmp_path, b"\x80\x02" + b"]" * 200 + b".")
 
@@ -245,7 +245,7 @@ def test_bombs_are_refused_before_they_swell(tmp_path, monkeypatch):
 def test_long_files_are_refused_unread(tmp_path, monkeypatch):
     path = tmp_path / "long.pkl"
     path.touch()
-    os.truncate(path, unpickle.MAX_BYTES + 1)
+    os.truncate(path, restricted_unpickle.MAX_BYTES + 1)
     monkeypatch.setattr("pathlib.Path.open", lambda *a: pytest.fail("opened"))
     with pytest.raises(PairDataError, match="at most 1073741824 bytes, found 1073741825"):
         read_pickle(path)
@@ -282,6 +282,3 @@ def test_damaged_files_give_one_kind_of_error(tmp_path):
     assert refused > 100
     with pytest.raises(PairDataError):
         read(tmp_path, rng.bytes(1000))
-
-
-# ---- machine annotators of section 6.1
