@@ -4,14 +4,20 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
-from pdcc import VanillaDCC, VolMaxDCC, check_ssc, diagnose
+from pdcc import PairData, VanillaDCC, VolMaxDCC, check_ssc, diagnose
 from pdcc.annotators import answer_through, draw_pairs
 from pdcc.cli import main
 from pdcc.experiments.identifiability_bank import squeeze
 from pdcc.identifiability import conditions as c
-from pdcc.identifiability.diagnose import Diagnosis, judge
+from pdcc.identifiability.conditions import ConditionId
+from pdcc.identifiability.diagnose import CONDITIONAL
+from pdcc.identifiability.verdict import Overall, judge
+from pdcc.inference.prior_hmc import tilted_prior
+from pdcc.models import log_volume
 
 SETTING = {"hidden": (16,), "dropout": 0.0, "scale": "standard", "init": "random", "partition_weight": 0.0, "epochs": 40,
            "lr": 1e-2, "batch_size": 100, "progress": False, "device": "cpu"}  # fmt: skip
@@ -38,22 +44,29 @@ def test_an_easy_case_is_supported_without_conditions(easy):
     assert found.overall == "supported"
     assert not found.conditional
     assert found.score > 0.8
-    assert "if the true memberships" not in str(found)
-    verdicts = dict(zip(found.table["condition"], found.table["verdict"], strict=True))
-    assert verdicts["no rival"] == verdicts["rank of A'A F'"] == verdicts["function class"] == "holds"
+    assert CONDITIONAL not in str(found)
+    assert "(conditional)" not in str(found)
+    verdicts = dict(zip(found.table["id"], found.table["verdict"], strict=True))
+    assert verdicts["alternatives"] == verdicts["rank"] == verdicts["function-class"] == "holds"
+    assert found.table["id"].tolist() == list(ConditionId)
+    assert (found.settings.draws, found.settings.n_restarts, found.settings.work) == (60, 4, 5.0)
 
 
 def test_the_table_names_theorems_probabilities_and_priors(easy):
     *_, found = easy
-    table = found.table.set_index("condition")
-    assert table.loc["scatter: SSC(eps)", "theorem"] == "Thm 3.7, Thm 4.1"
-    for name in ("scatter: SSC(eps)", "anchors"):
+    table = found.table.set_index("id")
+    assert table.loc["scatter", "theorem"] == "Thm 3.7, Thm 4.1"
+    for name in ("scatter", "anchors"):
         row = table.loc[name]
-        assert 0 <= row["probability_low"] <= row["probability_high"] <= 1
-        assert 0 <= row["prior_low"] <= row["prior_high"] <= 1
+        shares = 60 * row[["probability_low", "probability_high"]], 15 * row[["prior_low", "prior_high"]]
+        for low, high in shares:  # of 60 posterior draws, and of a quarter as many from the prior
+            assert (low, high) == pytest.approx((round(low), round(high)))
+            assert low <= high
+    assert table.loc["rank", ["probability_low", "probability_high"]].tolist() == [1.0, 1.0]  # it holds
+    assert table.loc["function-class", "probability_low"] is None  # a test, not a share of draws
     assert "purest of cluster 2" in table.loc["anchors", "evidence"]
     for kind in ("draw-wise", "of the mean", "neighbour-averaged"):
-        assert kind in table.loc["scatter: SSC(eps)", "evidence"]
+        assert kind in table.loc["scatter", "evidence"]
 
 
 def test_it_is_plain_json_and_repeats(easy):
@@ -61,9 +74,9 @@ def test_it_is_plain_json_and_repeats(easy):
     body = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert body["overall"] == found.overall
     assert len(body["conditions"]) == len(found.table)
-    again = diagnose(est, X, pairs, similar, **QUICK)
-    assert again.score == found.score
-    assert again.overall == found.overall
+    assert [(row["id"], row["title"]) for row in body["conditions"]] == [(r.id, r.title) for r in found.conditions]
+    again = diagnose(est.fitted_, PairData.from_arrays(X, pairs, similar), **QUICK)
+    assert again.to_dict() == found.to_dict()
 
 
 def test_squeezed_memberships_are_not_supported():
@@ -89,7 +102,8 @@ def test_twins_get_the_same_conditional_verdict():
     found = est.fit(X, pairs, similar).diagnose(X, pairs, similar, **QUICK)
     assert found.conditional
     assert "(conditional)" in str(found)
-    assert "if the true memberships are scattered" in replace(found, overall="supported").sentence
+    assert CONDITIONAL in replace(found, overall=Overall.SUPPORTED).sentence
+    assert CONDITIONAL not in replace(found, overall=Overall.NOT_SUPPORTED).sentence
 
 
 def test_undecided_draws_widen_the_interval():
@@ -114,22 +128,22 @@ def test_neighbour_averaging_undoes_the_inflation_by_noise():
     assert abs(averaged - 0.7) < 0.06
 
 
-def test_rivals_are_told_by_the_map_between_solutions():
+def test_alternatives_are_told_by_the_map_between_solutions():
     rng = np.random.default_rng(0)
     F = rng.dirichlet([0.3] * 3, size=300)
     Q = squeeze(3, 0.6)
     others = np.stack([F[:, [2, 0, 1]], F @ Q, rng.dirichlet([1.0] * 3, size=300)])
     nll = rng.exponential(size=200)
-    found = c.find_rivals(F, nll, others, np.stack([nll, nll, nll + 1.0]), base=1.5)
-    np.testing.assert_allclose(found.distance[0], 0.0, atol=1e-9)  # a permutation is no rival
+    found = c.find_alternatives(F, nll, others, np.stack([nll, nll, nll + 1.0]), base=1.5)
+    np.testing.assert_allclose(found.distance[0], 0.0, atol=1e-9)  # a permutation is no other solution
     assert found.distance[1] > c.SAME
     np.testing.assert_allclose(found.determinant, [1.0, np.linalg.det(Q)], rtol=1e-6)
     assert len(found.distance) == 2  # the third predicts worse
-    assert c.rival_condition(found).verdict != c.HOLDS
-    alone = c.find_rivals(F, nll, others, np.stack([nll + 3.0] * 3), base=1.5)  # every restart failed
+    assert c.alternatives_condition(found).verdict != c.HOLDS
+    alone = c.find_alternatives(F, nll, others, np.stack([nll + 3.0] * 3), base=1.5)  # every restart failed
     assert len(alone.distance) == 0
-    assert c.rival_condition(alone).verdict == c.CANNOT_TELL
-    assert judge({"rank of A'A F'": c.HOLDS}, alone.mean, 6, False)[0] == "cannot tell"
+    assert c.alternatives_condition(alone).verdict == c.CANNOT_TELL
+    assert judge({ConditionId.RANK: c.HOLDS}, alone.mean, 6, False)[0] == "cannot tell"
 
 
 def test_a_rank_deficient_confusion_is_named():
@@ -140,14 +154,13 @@ def test_a_rank_deficient_confusion_is_named():
     B = np.repeat((A.T @ A)[None], 20, axis=0)
     found = c.rank_condition(F, B)
     assert found.verdict == c.FAILS
-    assert "clusters 0 and 1 apart: merge them" in found.advice
+    assert "clusters 0 and 1" in found.advice
+    assert "n_clusters=3" in found.advice  # to merge them
     assert c.rank_condition(F, np.repeat(np.eye(4)[None], 20, axis=0)).verdict == c.HOLDS
 
 
 def test_the_verdict_follows_from_score_and_vetoes():
-    fine = dict.fromkeys(
-        ("scatter: SSC(eps)", "rank of A'A F'", "no rival", "function class", "independent answers"), c.HOLDS
-    )
+    fine = dict.fromkeys(ConditionId, c.HOLDS)
     overall, high = judge(fine, 0.002, 6, True)
     assert overall == "supported"
     assert judge(fine, 0.035, 6, True)[0] == "cannot tell"
@@ -155,8 +168,8 @@ def test_the_verdict_follows_from_score_and_vetoes():
     assert overall == "not supported"
     assert low < high
     assert judge(fine, 0.002, 1, True)[0] == "cannot tell"
-    assert judge(fine | {"rank of A'A F'": c.FAILS}, 0.002, 6, True)[0] == "not supported"
-    for veto in ("scatter: SSC(eps)", "function class"):
+    assert judge(fine | {ConditionId.RANK: c.FAILS}, 0.002, 6, True)[0] == "not supported"
+    for veto in (ConditionId.SCATTER, ConditionId.FUNCTION_CLASS):
         assert judge(fine | {veto: c.FAILS}, 0.002, 6, True)[0] == "cannot tell"
 
 
@@ -178,11 +191,6 @@ def test_certain_and_wrong_is_no_fit():
 
 def test_the_prior_is_the_prior_and_the_volume_tilts_it():
     """Without volume, draws are the Normal's; with a heavy one they must spread wider, whatever was fitted."""
-    import torch
-
-    from pdcc.inference.prior_hmc import tilted_prior
-    from pdcc.models import log_volume
-
     x = torch.randn(80, 3, generator=torch.Generator().manual_seed(0))
     plain, faint, heavy = (tilted_prior(x, 0.5, weight, 3, draws=60, seed=1) for weight in (0.0, 1e-9, 200.0))
     assert abs(float(plain.std()) - 0.5) < 0.05  # 540 numbers: a standard error of .015
@@ -215,15 +223,31 @@ def test_it_runs_on_what_people_have(case):
     )
     est = made.fit(X, pairs, similar, who)
     found = est.diagnose(X, pairs, similar, who, draws=3, n_restarts=2, work=1.0)
-    assert found.overall in ("supported", "not supported", "cannot tell")
     assert found.overall != "supported"  # two restarts are too few to support anything
     assert "nan" not in str(found)
     json.dumps(found.to_dict(), allow_nan=False)
-    if case == "annotators":
+    (compared,) = [r.evidence["compared on"] for r in found.conditions if r.id is ConditionId.ALTERNATIVES]
+    assert compared.startswith("fitted answers" if case == "nothing held out" else "held-out answers")
+
+
+def test_the_split_is_the_one_that_was_fitted():
+    """Twelve people, held out whole: the fit remembers which answers, so that nobody has to be named again."""
+    X, _, pairs, similar = problem(n_pairs=600, n=60)
+    who = np.arange(600) % 12
+    est = VolMaxDCC(3, confusion="none", volume=0.0, random_state=0, **SETTING | {"epochs": 4})
+    est.fit(X, pairs, similar, who)
+    small = {"draws": 3, "n_restarts": 2, "work": 1.0}
+    named, unnamed = est.diagnose(X, pairs, similar, who, **small), est.diagnose(X, pairs, similar, **small)
+    evidence = [
+        next(r.evidence for r in found.conditions if r.id is ConditionId.FUNCTION_CLASS) for found in (named, unnamed)
+    ]
+    assert evidence[0]["held-out answers"] == est.report_.n_held_out == 50
+    assert evidence[0] == evidence[1]
+    other = similar.copy()
+    other[7] = ~other[7]
+    for changed in ((pairs, other), (pairs[::-1], similar[::-1])):
         with pytest.raises(ValueError, match="expected the answers that were fitted"):
-            est.diagnose(X, pairs, similar, draws=3, n_restarts=2)
-    if case == "nothing held out":
-        assert "fitted answers" in found.table.set_index("condition").loc["no rival", "evidence"]
+            est.diagnose(X, *changed, who, **small)
 
 
 def test_bad_arguments(easy):
@@ -239,8 +263,6 @@ def pdcc(*arguments) -> int:
 
 
 def test_the_command_needs_only_the_run(tmp_path, capsys):
-    import pandas as pd
-
     X, _, pairs, similar = problem(n_pairs=800, n=120)
     names = [f"item <{k}>" for k in range(len(X))]
     table = pd.DataFrame(X.astype(np.float32), columns=list("abcd"))
@@ -275,15 +297,11 @@ def test_the_command_needs_only_the_run(tmp_path, capsys):
     body = json.loads(out.read_text())
     assert code == (0 if body["overall"] == "supported" else 1)
     assert body["overall"].upper() in text
-    anchors = next(row for row in body["conditions"] if row["name"] == "anchors")
+    anchors = next(row for row in body["conditions"] if row["id"] == "anchors")
     assert "item <" in anchors["evidence"]["purest of cluster 0"]
     (tmp_path / "x.csv").rename(tmp_path / "moved.csv")
     assert pdcc("-q", "diagnose", run) == 2
     assert "--features" in capsys.readouterr().err
     assert pdcc("-q", "diagnose", run, "--features", tmp_path / "pairs.csv") == 2
-    assert "not the features this run was fitted to" in capsys.readouterr().err
+    assert "pairs.csv: not the features" in capsys.readouterr().err
     assert pdcc("-q", "diagnose", run, "--features", tmp_path / "moved.csv", "--draws", 5, "--restarts", 1) == 0
-
-
-def test_the_type_is_public(easy):
-    assert isinstance(easy[-1], Diagnosis)
