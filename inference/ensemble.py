@@ -10,7 +10,10 @@ from torch.nn.functional import cross_entropy, dropout, relu
 from tqdm.auto import tqdm
 
 from pdcc.inference.batches import PairTensors, epoch_order, index_batches
+from pdcc.inference.epoch_loop import descend
+from pdcc.inference.guides import MapGuide
 from pdcc.inference.isolation import isolated
+from pdcc.inference.predict import memberships, pair_agreement
 from pdcc.inference.training_state import FitConfig
 from pdcc.inference.warmstart import SMOOTHING, START_BATCH, start_epochs
 from pdcc.models.annotation import AnnotationModel
@@ -30,17 +33,19 @@ from pdcc.models.volume import log_volume
 # How many numbers of memberships are computed at once outside training.
 CHUNK = 20_000_000
 
+Layers = tuple[tuple[Tensor, Tensor], ...]
+
 
 @dataclass(frozen=True)
 class Ensemble:
     """R fitted members: nets as stacked weights, their confusion, and how well they predict.
 
     weights: per layer (R, in, out) and (R, 1, out). agreement: (R, K, K). columns: (R, K, K)[true, observed] or None.
-    everyone: B of each annotator and, last, the shared one, (R, P + 1, K, K), where they are told apart; else None.
+    by_annotator: B of each annotator and, last, the shared one, (R, P + 1, K, K), where they are told apart; else None.
     nll: each member's mean negative log-likelihood of the held-out answers (of its own where none are held out), (R,).
     """
 
-    weights: tuple[tuple[Tensor, Tensor], ...]
+    weights: Layers
     agreement: Tensor
     columns: Tensor | None
     nll: Tensor
@@ -59,6 +64,112 @@ class Ensemble:
         return torch.cat([torch.softmax(_logits(self.weights, part), -1) for part in x.split(rows)], dim=1)
 
 
+@dataclass(frozen=True)
+class Members:
+    """R fitted programs of any kind, one beside the other; what ``Ensemble`` is for stacked perceptrons."""
+
+    models: list[AnnotationModel]
+    guides: list[MapGuide]
+    agreement: Tensor
+    nll: Tensor
+    by_annotator: Tensor | None = None
+    columns: Tensor | None = None
+
+    def agreement_for(self, pairs: PairTensors) -> list[Tensor]:
+        """Each member's B as it applies to the pairs: (K, K), or one for each, (M, K, K)."""
+        return [pair_agreement(model, guide, pairs) for model, guide in zip(self.models, self.guides, strict=True)]
+
+    def memberships(self, x: Tensor) -> Tensor:
+        """F of every member, (R, n, K), for items x (n, ...)."""
+        return torch.stack([memberships(model, x) for model in self.models])
+
+
+def bootstrap_weights(pairs: PairTensors, reweight: str, generator: torch.Generator | None = None) -> Tensor:
+    """Exponential(1) weights of the M answers, or products of their items' ("items"), of mean 1: a Bayesian bootstrap, (M,)."""
+    n = len(pairs) if reweight == "pairs" else len(pairs.x)
+    drawn = torch.empty(n).exponential_(generator=generator).to(pairs.x)
+    weight = drawn if reweight == "pairs" else drawn[pairs.i] * drawn[pairs.j]
+    return weight / weight.mean()
+
+
+class Stack:
+    """What R members train: stacked nets and, as the form of ``like`` asks for, stacked confusions; and their losses.
+
+    layers: weights (R, in, out) and biases (R, 1, out). raw: B' of a free B or log columns of A, (R, K, K). shift: annotators'
+    departures, (R, P, K, K). partition: log columns of the partition's confusion, (R, K, K).
+    """
+
+    def __init__(self, nets: Sequence[Membership], like: AnnotationModel, pairs: PairTensors):
+        R, K = len(nets), like.membership.n_clusters
+        self.like, self.pairs, self.size = like, pairs, R
+        stacks = zip(*([m for m in net.modules() if isinstance(m, nn.Linear)] for net in nets), strict=True)
+        self.layers: Layers = tuple(
+            (
+                torch.stack([m.weight.detach().mT for m in same]).clone().requires_grad_(),
+                torch.stack([m.bias.detach()[None] for m in same]).clone().requires_grad_(),
+            )
+            for same in stacks
+        )
+        self.dropout = next((m.p for m in nets[0].modules() if isinstance(m, nn.Dropout)), 0.0)
+        confusion = like.confusion
+        self.free = confusion if isinstance(confusion, SigmoidConfusion) else None
+        self.stochastic = confusion if isinstance(confusion, StochasticConfusion) else None
+        self.annotators = confusion if isinstance(confusion, AnnotatorConfusion) else None
+        self.identity = torch.eye(K, dtype=pairs.x.dtype, device=pairs.x.device)
+        start = StochasticConfusion(K).initial.to(pairs.x).log()
+        raw = 2 * self.identity - 1 if self.free else start  # the paper's start, or near the identity
+        self.raw = raw.expand(R, K, K).clone().requires_grad_(confusion is self.free or confusion is self.stochastic)
+        n_annotators = 0 if self.annotators is None else self.annotators.n_annotators
+        self.shift = raw.new_zeros(R, n_annotators, K, K).requires_grad_(self.annotators is not None)
+        self.partition = start.expand(R, K, K).clone().requires_grad_(like.partition_weight > 0)
+
+    def tensors(self) -> list[Tensor]:
+        """All that training changes."""
+        return [t for layer in self.layers for t in layer] + [self.raw, self.partition, self.shift]
+
+    def columns(self) -> Tensor:
+        """Columns of the members' A as rows, (R, K, K)."""
+        return torch.softmax(self.raw, -1)
+
+    def agreement(self) -> Tensor:
+        """B of every member, (R, 1, K, K), or of its annotators and, last, the shared one, (R, P + 1, K, K)."""
+        if self.free is not None:
+            return sigmoid_agreement(self.raw, symmetric=self.free.symmetric)[:, None]
+        columns = (self.columns() if self.stochastic else self.identity.expand(self.size, -1, -1))[:, None]
+        return stochastic_agreement(columns if self.annotators is None else annotator_columns(columns, self.shift))
+
+    def losses(self, index: Tensor, weight: Tensor, volume: Tensor) -> Tensor:
+        """Each member's objective, per answer, on the pairs numbered ``index`` (b,); weight (R, M), volume (R,)."""
+        pairs, like, M = self.pairs, self.like, len(self.pairs)
+        rows = torch.cat([pairs.i[index], pairs.j[index]])
+        F = torch.softmax(_logits(self.layers, pairs.x[rows], self.dropout), -1)
+        left, right = F.chunk(2, dim=1)
+        annotator = None if self.annotators is None or pairs.annotator is None else pairs.annotator[index]
+        nll = answer_nll(answer_logits(left, right, self.agreement(), annotator), pairs.similar[index])
+        loss = (nll * weight[:, index]).mean(1)
+        if like.volume > 0:
+            loss = loss - volume * log_volume(F).to(loss)
+        if self.stochastic is not None:
+            loss = loss - log_dirichlet(self.columns(), self.stochastic.concentration) / M
+        if self.annotators is not None:
+            loss = loss + (self.shift / self.annotators.deviation).square().sum((1, 2, 3)) / (2 * M)
+        if like.partition_weight > 0:
+            columns = torch.softmax(self.partition, -1)
+            taken = taken_for(F, columns).gather(2, like.partition[rows].expand(self.size, -1)[..., None])
+            loss = loss - like.partition_weight * taken.clamp(min=1e-30).log().mean((1, 2))
+            loss = loss - log_dirichlet(columns, like.partition_concentration) / M
+        return loss
+
+    @torch.no_grad()
+    def nll(self, pairs: PairTensors) -> Tensor:
+        """Mean negative log-likelihood of the pairs under every member, (R,), without dropout."""
+        rows, where = torch.unique(torch.cat([pairs.i, pairs.j]), return_inverse=True)
+        F = torch.softmax(_logits(self.layers, pairs.x[rows]), -1)
+        i, j = where.chunk(2)
+        annotator = None if self.annotators is None else pairs.annotator
+        return answer_nll(answer_logits(F[:, i], F[:, j], self.agreement(), annotator), pairs.similar).mean(1)
+
+
 def fit_ensemble(
     nets: Sequence[Membership],
     like: AnnotationModel,
@@ -71,123 +182,74 @@ def fit_ensemble(
     reweight: str | None = "pairs",
     progress: bool = False,
 ) -> Ensemble:
-    """Train every net of ``nets`` by the objective of the model ``like`` (its confusion form, volume and partition).
+    """Train every net of ``nets``, perceptrons, by the objective of the model ``like`` (confusion form, volume, partition).
 
     ``reweight="pairs"`` gives every member its own Exponential(1) weights of the answers, a Bayesian bootstrap: the members then
     spread as estimates do under new answers, on top of how far restarts disagree. "items" weighs an answer by the product of
     two such weights, of its items: for answers that go wrong together where they share an item. With ``labels`` (R, N) every
     member is first fitted to a partition of its own, as ``warm_start`` does; ``volume`` (R,) gives each a weight of its own
-    in place of the model's. Each member keeps the epoch that predicts
-    the held-out answers best; all stop when none has improved for ``config.patience`` epochs.
+    in place of the model's. Each member keeps the epoch that predicts the held-out answers best; all stop when none has
+    improved for ``config.patience`` epochs.
     """
-    R, K, M, device = len(nets), like.membership.n_clusters, len(pairs), pairs.x.device
+    R, M, device = len(nets), len(pairs), pairs.x.device
     with (
         isolated(config.seed, device),
         tqdm(total=config.epochs, desc="ensemble", disable=not progress, leave=False) as bar,
     ):
-        linears = zip(*([m for m in net.layers if isinstance(m, nn.Linear)] for net in nets), strict=True)
-        layers = tuple(
-            (
-                torch.stack([m.weight.detach().mT for m in same]).clone().requires_grad_(),
-                torch.stack([m.bias.detach()[None] for m in same]).clone().requires_grad_(),
-            )
-            for same in linears
-        )
-        p_drop = next((m.p for m in nets[0].layers if isinstance(m, nn.Dropout)), 0.0)
+        stack = Stack(nets, like, pairs)
         if labels is not None:
-            _warm_start(layers, pairs.x, labels, p_drop, config.seed)
-        identity = torch.eye(K, dtype=pairs.x.dtype, device=device)
-        first = StochasticConfusion(K).initial.to(pairs.x).log()
-        sigmoid, stochastic = (
-            isinstance(like.confusion, SigmoidConfusion),
-            isinstance(like.confusion, StochasticConfusion),
-        )
-        raw = 2 * identity - 1 if sigmoid else first  # the paper's start, or near the identity
-        raw = raw.expand(R, K, K).clone().requires_grad_(sigmoid or stochastic)
-        annotators = like.confusion if isinstance(like.confusion, AnnotatorConfusion) else None
-        shift = raw.new_zeros(R, 0 if annotators is None else annotators.n_annotators, K, K).requires_grad_(
-            annotators is not None
-        )
-        judge = first.expand(R, K, K).clone().requires_grad_(like.partition_weight > 0)
-        weight = pairs.x.new_ones(R, M)
-        if reweight is not None:
-            drawn = torch.empty(R, M if reweight == "pairs" else len(pairs.x)).exponential_().to(pairs.x)
-            weight = drawn if reweight == "pairs" else drawn[:, pairs.i] * drawn[:, pairs.j]
-            weight = weight / weight.mean(1, keepdim=True)
-
-        def agreement() -> Tensor:
-            """B of every member, (R, 1, K, K), or of its annotators and, last, the shared one, (R, P + 1, K, K)."""
-            if isinstance(like.confusion, SigmoidConfusion):
-                return sigmoid_agreement(raw, symmetric=like.confusion.symmetric)[:, None]
-            columns = (torch.softmax(raw, -1) if stochastic else identity.expand(R, K, K))[:, None]
-            return stochastic_agreement(columns if annotators is None else annotator_columns(columns, shift))
-
-        def losses(index: Tensor) -> Tensor:
-            rows = torch.cat([pairs.i[index], pairs.j[index]])
-            F = torch.softmax(_logits(layers, pairs.x[rows], p_drop), -1)
-            left, right = F.chunk(2, dim=1)
-            annotator = None if annotators is None or pairs.annotator is None else pairs.annotator[index]
-            logits = answer_logits(left, right, agreement(), annotator)
-            nll = answer_nll(logits, pairs.similar[index])
-            loss = (nll * weight[:, index]).mean(1)
-            if like.volume > 0:
-                loss = loss - weight_of_volume * log_volume(F).to(loss)
-            if stochastic:
-                loss = loss - log_dirichlet(torch.softmax(raw, -1), like.confusion.concentration) / M
-            if annotators is not None:
-                loss = loss + (shift / annotators.deviation).square().sum((1, 2, 3)) / (2 * M)
-            if like.partition_weight > 0:
-                columns = torch.softmax(judge, -1)
-                taken = taken_for(F, columns).gather(2, like.partition[rows].expand(R, -1)[..., None])
-                loss = loss - like.partition_weight * taken.clamp(min=1e-30).log().mean((1, 2))
-                loss = loss - log_dirichlet(columns, like.partition_concentration) / M
-            return loss
-
-        weight_of_volume = pairs.x.new_full((R,), like.volume) if volume is None else volume.to(pairs.x)
-        confusions = [t for t in (raw, judge, shift) if t.requires_grad]
-        groups = [{"params": [t for layer in layers for t in layer], "lr": config.lr}]
+            _warm_start(stack, labels, config.seed)
+        weight = _weights(pairs, R, reweight)
+        volumes = pairs.x.new_full((R,), like.volume) if volume is None else volume.to(pairs.x)
+        confusions = [t for t in (stack.raw, stack.partition, stack.shift) if t.requires_grad]
+        groups = [{"params": [t for layer in stack.layers for t in layer], "lr": config.lr}]
         groups += [{"params": confusions, "lr": config.confusion_lr}] if confusions else []
         # Members do not meet in the sum of their losses, so one Adam is R of them.
         optimizer = torch.optim.Adam(groups, lr=config.lr)
-        everything = [t for layer in layers for t in layer] + [raw, judge, shift]
-        best = [t.detach().clone() for t in everything]
+        best = [t.detach().clone() for t in stack.tensors()]
         best_nll, best_epoch = torch.full((R,), math.inf, device=device), 0
+        least = 2 * like.membership.n_clusters
         for epoch in range(config.epochs):
-            for index in index_batches(epoch_order(M, config.seed, epoch, device), config.batch_size, least=2 * K):
-                optimizer.zero_grad(set_to_none=True)
-                losses(index).sum().backward()
-                optimizer.step()
-            now = _nll(layers, agreement().detach(), pairs if held_out is None else held_out)
+            for index in index_batches(epoch_order(M, config.seed, epoch, device), config.batch_size, least=least):
+                descend(optimizer, stack.losses(index, weight, volumes).sum())
+            now = stack.nll(pairs if held_out is None else held_out)
             better = now < best_nll  # a member that is no longer finite keeps its last good epoch
             best_nll = torch.where(better, now, best_nll)
-            for kept, t in zip(best, everything, strict=True):
+            for kept, t in zip(best, stack.tensors(), strict=True):
                 kept[better] = t.detach()[better]
             best_epoch = epoch if bool(better.any()) else best_epoch
             bar.update(1)
             if config.patience is not None and epoch - best_epoch >= config.patience:
                 break
         with torch.no_grad():
-            for kept, t in zip(best, everything, strict=True):
+            for kept, t in zip(best, stack.tensors(), strict=True):
                 t.copy_(kept)
-            B = agreement().detach()
-            by_annotator, B = (None if annotators is None else B), B[:, -1]
-            columns = torch.softmax(raw, -1).detach() if stochastic else None
-            stacked = tuple((w.detach(), b.detach()) for w, b in layers)
-            return Ensemble(stacked, B, columns, best_nll, by_annotator)
+            B = stack.agreement().detach()
+            columns = stack.columns().detach() if stack.stochastic else None
+            weights = tuple((w.detach(), b.detach()) for w, b in stack.layers)
+            return Ensemble(weights, B[:, -1], columns, best_nll, None if stack.annotators is None else B)
 
 
-def _warm_start(layers: Sequence[tuple[Tensor, Tensor]], x: Tensor, labels: Tensor, p_drop: float, seed: int) -> None:
-    optimizer = torch.optim.Adam([t for layer in layers for t in layer], lr=1e-3)
+def _weights(pairs: PairTensors, n_members: int, reweight: str | None) -> Tensor:
+    """Weights of the answers for every member, (R, M)."""
+    if reweight is None:
+        return pairs.x.new_ones(n_members, len(pairs))
+    drawn = torch.empty(n_members, len(pairs) if reweight == "pairs" else len(pairs.x)).exponential_().to(pairs.x)
+    weight = drawn if reweight == "pairs" else drawn[:, pairs.i] * drawn[:, pairs.j]
+    return weight / weight.mean(1, keepdim=True)
+
+
+def _warm_start(stack: Stack, labels: Tensor, seed: int) -> None:
+    x = stack.pairs.x
+    optimizer = torch.optim.Adam([t for layer in stack.layers for t in layer], lr=1e-3)
     for epoch in range(start_epochs(len(x))):
         for rows in epoch_order(len(x), seed, epoch, x.device).split(START_BATCH):
-            optimizer.zero_grad(set_to_none=True)
-            scores = _logits(layers, x[rows], p_drop)
+            scores = _logits(stack.layers, x[rows], stack.dropout)
             loss = cross_entropy(scores.flatten(0, 1), labels[:, rows].flatten(), label_smoothing=SMOOTHING)
-            (len(labels) * loss).backward()
-            optimizer.step()
+            descend(optimizer, len(labels) * loss)
 
 
-def _logits(layers: Sequence[tuple[Tensor, Tensor]], x: Tensor, p_drop: float = 0.0) -> Tensor:
+def _logits(layers: Layers, x: Tensor, p_drop: float = 0.0) -> Tensor:
     """Scores (R, n, K) of all members for x (n, d); with dropout where ``p_drop`` is above 0."""
     h = x.expand(layers[0][0].shape[0], *x.shape)
     for k, (w, b) in enumerate(layers):
@@ -196,13 +258,3 @@ def _logits(layers: Sequence[tuple[Tensor, Tensor]], x: Tensor, p_drop: float = 
             h = relu(h)
             h = dropout(h, p_drop) if p_drop > 0 else h
     return h
-
-
-@torch.no_grad()
-def _nll(layers: Sequence[tuple[Tensor, Tensor]], agreement: Tensor, pairs: PairTensors) -> Tensor:
-    """Mean negative log-likelihood of the pairs under every member, (R,), without dropout."""
-    rows, where = torch.unique(torch.cat([pairs.i, pairs.j]), return_inverse=True)
-    F = torch.softmax(_logits(layers, pairs.x[rows]), -1)
-    i, j = where.chunk(2)
-    logits = answer_logits(F[:, i], F[:, j], agreement, None if agreement.shape[1] == 1 else pairs.annotator)
-    return answer_nll(logits, pairs.similar).mean(1)

@@ -26,6 +26,14 @@ class Run:
     history: list[dict[str, float]] = field(default_factory=list)
 
 
+def descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> Tensor:
+    """One step down ``loss``; returns it without its graph."""
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    optimizer.step()
+    return loss.detach()
+
+
 def snapshot(module: nn.Module) -> dict[str, Tensor]:
     """A copy of the module's state."""
     return {name: value.detach().clone() for name, value in module.state_dict().items()}

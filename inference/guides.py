@@ -3,7 +3,7 @@
 from pyro.infer.autoguide import AutoDelta, init_to_value
 from pyro.nn import PyroModule
 
-from pdcc.models.confusion import AnnotatorConfusion, StochasticConfusion
+from pdcc.models.confusion import AnnotatorConfusion, SigmoidPriorConfusion, StochasticConfusion
 from pdcc.models.modules import Module
 
 
@@ -18,6 +18,12 @@ def map_guide(model: PyroModule) -> MapGuide:
     """
     start = StochasticConfusion(model.membership.n_clusters).initial.to(model.partition_concentration)
     values = {"confusion_columns": start, "partition_columns": start}
-    if isinstance(model.confusion, AnnotatorConfusion):  # nobody departs from the shared one until answers say so
-        values["annotator_shift"] = start.new_zeros(model.confusion.n_annotators, *start.shape)
-    return MapGuide(model, init_loc_fn=init_to_value(values=values))
+    confusion = model.confusion
+    if isinstance(confusion, AnnotatorConfusion):  # nobody departs from the shared one until answers say so
+        values["annotator_shift"] = start.new_zeros(confusion.n_annotators, *start.shape)
+    if isinstance(confusion, SigmoidPriorConfusion):
+        values["agreement_logits"] = confusion.centre
+    guide = MapGuide(model, init_loc_fn=init_to_value(values=values))
+    if model._pyro_name:  # a named program's guide has parameters of its own too
+        guide._pyro_name = f"{model._pyro_name}.{guide._pyro_name}"
+    return guide

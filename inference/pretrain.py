@@ -15,7 +15,7 @@ from tqdm.auto import tqdm
 
 from pdcc.errors import ArtifactError
 from pdcc.inference.batches import epoch_order
-from pdcc.inference.epoch_loop import snapshot
+from pdcc.inference.epoch_loop import descend, snapshot
 from pdcc.inference.isolation import isolated
 from pdcc.models.baselines.autoencoder import Autoencoder
 from pdcc.storage.files import load_state, save_state
@@ -84,11 +84,7 @@ def pretrain(net: Autoencoder, x: Tensor, config: PretrainConfig, *, progress: b
             for rows in epoch_order(len(x), config.seed, epoch, x.device).split(config.batch_size):
                 batch = x[rows]
                 kept = torch.rand_like(batch) >= config.corruption
-                optimizer.zero_grad(set_to_none=True)
-                loss = mse_loss(net(batch * kept), batch)
-                loss.backward()
-                optimizer.step()
-                total += loss.detach() * len(rows) / len(x)
+                total += descend(optimizer, mse_loss(net(batch * kept), batch)) * len(rows) / len(x)
             if not math.isfinite(float(total)):
                 net.load_state_dict(good)
                 logger.warning(

@@ -3,17 +3,20 @@
 import logging
 import math
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
 import torch
 from pyro.nn import PyroModule
+from torch import nn
 from tqdm.auto import tqdm
 
 from pdcc.inference.batches import PairTensors, epoch_order, index_batches
 from pdcc.inference.checkpoint import fingerprint, load_checkpoint, save_checkpoint
 from pdcc.inference.elbo import negative_elbo
+from pdcc.inference.epoch_loop import descend
 from pdcc.inference.isolation import isolated
 from pdcc.inference.predict import Probe, probe
 from pdcc.inference.training_state import FitConfig, FitStatus, TrainingState, under
@@ -66,10 +69,12 @@ def fit(
     checkpoint: Path | None = None,
     progress: bool = False,
     label: str = "fit",
+    judge: Callable[[nn.Module], float] | None = None,
 ) -> FitResult:
     """Maximise the ELBO (for a delta guide: the log joint, which is the paper's eq. 13) over model and guide.
 
-    With ``checkpoint``, the state is written there every few seconds; a run that finds such a file goes on
+    The epoch kept is the one that predicts ``held_out`` best, or the last where there is none; with ``judge``, the one whose model
+    it scores lowest. With ``checkpoint``, the state is written there every few seconds; a run that finds such a file goes on
     from it and, on the same machine, ends at the same bits as one that was never stopped.
     """
     with (
@@ -98,11 +103,7 @@ def fit(
             parts = index_batches(order, config.batch_size, least=2 * model.membership.n_clusters)
             for index in parts[run.step :]:
                 batch = pairs.batch(index, exact_volume=config.exact_volume)
-                run.optimizer.zero_grad(set_to_none=True)
-                loss = negative_elbo(model, guide, batch) / len(pairs)
-                loss.backward()
-                run.optimizer.step()
-                run.total += loss.detach()
+                run.total += descend(run.optimizer, negative_elbo(model, guide, batch) / len(pairs))
                 run.step += 1
                 run.steps += 1
                 if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -110,7 +111,10 @@ def fit(
                     saved = time.monotonic()
 
             now = probe(model, guide, pairs if held_out is None else held_out)
-            _close_epoch(run, now, float(run.total) / len(parts), held_out is not None, model.volume > 0, config)
+            if judge is not None:
+                now = replace(now, nll=judge(model))
+            early = held_out is not None or judge is not None
+            _close_epoch(run, now, float(run.total) / len(parts), early, model.volume > 0, config)
             if run.history:
                 bar.set_postfix({k: f"{v:.4f}" for k, v in run.history[-1].items() if k != "epoch"})
             bar.update(1)

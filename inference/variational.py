@@ -12,6 +12,7 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from pdcc.inference.elbo import negative_elbo
+from pdcc.inference.epoch_loop import descend
 from pdcc.inference.isolation import isolated
 from pdcc.inference.laplace import covariance_root, diagonal_scales, find_mode, unconstrain
 from pdcc.models.annotation import PairBatch
@@ -79,12 +80,8 @@ def svi_posterior(
         decay = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.01 ** (1 / steps))
         losses = []
         for _ in tqdm(range(steps), desc="svi", disable=not progress, leave=False):
-            optimizer.zero_grad(set_to_none=True)
-            loss = negative_elbo(model, q, batch)
-            loss.backward()
-            optimizer.step()
+            losses.append(descend(optimizer, negative_elbo(model, q, batch)))
             decay.step()
-            losses.append(loss.detach())
         before, last = torch.stack(losses).double().cpu()[-2 * (steps // 5) :].chunk(2)
         with torch.no_grad():
             found = [_sites(q, batch, start) for _ in range(draws)]

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from pdcc.inference.batches import epoch_order
+from pdcc.inference.epoch_loop import descend
 from pdcc.inference.isolation import isolated
 from pdcc.models.membership import Membership
 
@@ -30,7 +31,5 @@ def warm_start(membership: Membership, x: Tensor, labels: Tensor, *, seed: int, 
         membership.train()
         for epoch in range(start_epochs(len(x))):
             for rows in epoch_order(len(x), seed, epoch, x.device).split(START_BATCH):
-                optimizer.zero_grad(set_to_none=True)
-                loss_of(membership.logits(x[rows]), labels[rows]).backward()
-                optimizer.step()
+                descend(optimizer, loss_of(membership.logits(x[rows]), labels[rows]))
         membership.eval()

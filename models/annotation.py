@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pdcc.models.membership import Membership
-from pdcc.models.modules import Module
+from pdcc.models.modules import Module, stacked
 from pdcc.models.objective import similar_logits, taken_for, volume_factor
 
 
@@ -119,7 +119,8 @@ class AnnotationModel(Module):
         Its labels are a function of the features, not independent draws given m_n, so they are tempered:
         together they weigh M * partition_weight, whatever N is.
         """
-        columns = pyro.sample("partition_columns", dist.Dirichlet(self.partition_concentration).to_event(1))
+        drawn = pyro.sample("partition_columns", dist.Dirichlet(self.partition_concentration).to_event(1))
+        columns = drawn if drawn.ndim == 2 else stacked(drawn).squeeze(-3)
         n_items = len(self.partition)
         with (
             pyro.plate("items", n_items, subsample=rows),

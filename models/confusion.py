@@ -12,7 +12,7 @@ import pyro.distributions as dist
 import torch
 from torch import Tensor, nn
 
-from pdcc.models.modules import Module
+from pdcc.models.modules import Module, stacked
 from pdcc.models.objective import annotator_columns, sigmoid_agreement, stochastic_agreement
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class SigmoidPriorConfusion(Confusion):
 
     def agreement(self) -> Tensor:
         """B, (K, K)."""
-        raw = pyro.sample("agreement_logits", dist.Normal(self.centre, self.deviation).to_event(2))
+        raw = stacked(pyro.sample("agreement_logits", dist.Normal(self.centre, self.deviation).to_event(2)))
         return sigmoid_agreement(raw, symmetric=self.symmetric)
 
 
@@ -103,8 +103,7 @@ class StochasticConfusion(Confusion):
 
     def columns(self) -> Tensor:
         """The columns of A as rows, [true, observed], (K, K): Dirichlet draws are rows."""
-        drawn: Tensor = pyro.sample("confusion_columns", dist.Dirichlet(self.concentration).to_event(1))
-        return drawn
+        return stacked(pyro.sample("confusion_columns", dist.Dirichlet(self.concentration).to_event(1)))
 
     def agreement(self) -> Tensor:
         """B, (K, K)."""
@@ -146,14 +145,15 @@ class AnnotatorConfusion(StochasticConfusion):
 class ShiftedConfusion(AnnotatorConfusion):
     """``AnnotatorConfusion`` with the shifts held at known values (R, K, K): only the shared A is uncertain."""
 
+    known_shift: Tensor
+
     def __init__(self, n_clusters: int, shift: Tensor):
         super().__init__(n_clusters, len(shift))
         self.register_buffer("known_shift", shift)
 
     def shift(self) -> Tensor:
         """The known ones."""
-        known: Tensor = self.known_shift
-        return known
+        return self.known_shift
 
 
 def make_confusion(form: str, n_clusters: int, n_annotators: int = 0) -> Confusion:

@@ -44,6 +44,15 @@ class Module(PyroModule):  # type: ignore[misc]
         return nn.Module.__call__(self, *args, **kwargs) if _PLAIN.get() else super().__call__(*args, **kwargs)
 
 
+def stacked(drawn: torch.Tensor) -> torch.Tensor:
+    """A matrix site (K, K) as it is, and its vectorised draws as (S, 1, K, K), so that they broadcast against b pairs.
+
+    Plates that vectorise particles or posterior draws put a dimension for the pairs between S and the matrix; Pyro's
+    ``Predictive`` leaves it out where a site has more event dimensions than the model has plates.
+    """
+    return drawn.unsqueeze(-3) if drawn.ndim == 3 else drawn
+
+
 def normal_weights_(net: nn.Module, deviation: float = 1.0) -> None:
     """Put a Normal(0, deviation / sqrt(fan in)) prior on every weight of ``net``, in place, and Normal(0, deviation) on biases.
 

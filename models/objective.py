@@ -25,7 +25,7 @@ def _logits(left: Tensor, right: Tensor, agreement: Tensor) -> Tensor:
     """
     both = left @ torch.cat([agreement, 1 - agreement], dim=-1)  # p and 1 - p in one product
     both = both.unflatten(-1, (2, agreement.shape[-1])) * right.unsqueeze(-2)
-    logs = both.sum(-1).clamp(min=torch.finfo(left.dtype).tiny).log()
+    logs: Tensor = both.sum(-1).clamp(min=torch.finfo(left.dtype).tiny).log()
     return logs[..., 0] - logs[..., 1]
 
 

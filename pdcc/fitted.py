@@ -12,11 +12,13 @@ from pdcc.arrays import Float32, Float64
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import HeldOut, Split
+from pdcc.errors import ArtifactError
 from pdcc.inference import FitStatus, PairTensors, map_guide, memberships, pair_agreement, point_values
 from pdcc.inference.guides import MapGuide
-from pdcc.models import AnnotationModel, Membership, PairBatch
+from pdcc.models import AnnotationModel, PairBatch
+from pdcc.models.modules import plain_weights
 from pdcc.models.objective import annotator_columns
-from pdcc.training import Specification, TrainConfig, build
+from pdcc.training import OWN, OwnParts, Specification, TrainConfig, build, make_net
 
 logger = logging.getLogger(__name__)
 
@@ -82,7 +84,7 @@ class Fitted:
 
     model, guide: the Pyro program and its point-estimate guide. config: every "auto" replaced by what was chosen.
     split: which of the fitted answers were held out; ``answers``, their fingerprint, tells whether others are passed.
-    annotators: their names, in the order of the model's matrices. agreement: B, (K, K), or one for each annotator and, last, the
+    own: modules of the user's. annotators: their names, in the order of the model's matrices. agreement: B, (K, K), or one for each annotator and, last, the
     shared one, (R + 1, K, K), on the model's device; the mean over the fitted pairs where it depends on the items.
     """
 
@@ -94,10 +96,12 @@ class Fitted:
     split: Split
     answers: str
     annotators: tuple[Any, ...]
+    item_shape: tuple[int, ...]
     status: FitStatus
     message: str
     history: list[dict[str, float]]
     report: FitReport
+    own: OwnParts
 
     @property
     def device(self) -> torch.device:
@@ -158,7 +162,8 @@ class Fitted:
         }
         described = {
             "config": asdict(self.config),
-            "n_features": len(self.scaler.shift),
+            "item_shape": list(self.item_shape),
+            "own_network": self.own.network is not None,
             "n_pairs": self.model.n_pairs,
             "scale": self.scaler.kind,
             "split_by": self.split.by,
@@ -172,22 +177,32 @@ class Fitted:
         return flat, described
 
     @classmethod
-    def restore(cls, flat: dict[str, Tensor], described: dict[str, Any], device: torch.device) -> "Fitted":
-        """Undo ``state``: rebuild the Pyro program around the stored tensors."""
+    def restore(
+        cls, flat: dict[str, Tensor], described: dict[str, Any], device: torch.device, own: OwnParts
+    ) -> "Fitted":
+        """Undo ``state``: rebuild the Pyro program around the stored tensors, and around modules of the user's."""
         config = TrainConfig(**described["config"])
         report = FitReport.from_dict(described["report"])
+        for name, was, given in (
+            ("network", described["own_network"], own.network),
+            ("confusion", config.confusion == OWN, own.confusion),
+        ):
+            if was and given is None:
+                raise ArtifactError(
+                    f"{name}: expected the module that was fitted, since a run keeps its weights and no code, found none. Load with {name}=..., made as it was for the fit."
+                )
         annotators = tuple(described["annotators"])
         labels = flat["model/partition"]
-        width = int(described["n_features"])
+        shape = tuple(int(n) for n in described["item_shape"])
         with torch.random.fork_rng(devices=[]):
-            net = Membership(width, config.n_clusters, config.hidden, config.dropout).to(device)
+            net = make_net(config, shape, own).to(device)
             partition = labels.to(device) if len(labels) else None
             known = len(annotators) if any(name.startswith("guide/annotator_shift") for name in flat) else 0
-            model = build(net, report.chosen, int(described["n_pairs"]), partition, known)
+            model = build(net, report.chosen, int(described["n_pairs"]), partition, known, own).eval()
             guide = map_guide(model)
-            x, rows = torch.zeros((2, width), device=device), torch.zeros(2, dtype=torch.long, device=device)
-            # Lays out the guide's parameters.
-            guide(PairBatch(x=x, similar=x.new_zeros(1), index=rows[:1], rows=rows, annotator=rows[:1]))
+            x, rows = torch.zeros((2, *shape), device=device), torch.zeros(2, dtype=torch.long, device=device)
+            with plain_weights():  # lays out the guide's parameters
+                guide(PairBatch(x=x, similar=x.new_zeros(1), index=rows[:1], rows=rows, annotator=rows[:1]))
         for part, module in (("model/", model), ("guide/", guide)):
             module.load_state_dict({k[len(part) :]: v for k, v in flat.items() if k.startswith(part)})
         return cls(
@@ -199,8 +214,10 @@ class Fitted:
             split=Split(flat["split/held"].numpy(), HeldOut(described["split_by"])),
             answers=described["answers"],
             annotators=annotators,
+            item_shape=shape,
             status=FitStatus(described["status"]),
             message=described["message"],
             history=described["history"],
             report=report,
+            own=own,
         )

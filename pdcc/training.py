@@ -1,27 +1,54 @@
 """Train one specification: a confusion, a volume and a weight for the partition, from a given start."""
 
 import copy
+import itertools
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
-from pdcc.arrays import Float64
+from pdcc.arrays import Float32, Float64
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES
 from pdcc.inference import FitConfig, FitResult, PairTensors, fit, map_guide, memberships, pair_agreement, pair_nll
 from pdcc.inference.guides import MapGuide
 from pdcc.inference.warmstart import warm_start
-from pdcc.models import CONFUSIONS, AnnotationModel, Membership, make_confusion
+from pdcc.models import CONFUSIONS, AnnotationModel, Membership, NetworkMembership, make_confusion
 from pdcc.validation import check_count, check_number, check_one_of
 
 INITS = ("pairs", "kmeans", "random")
+# The form of a confusion that was passed as a module.
+OWN = "own"
 # Restarts use seeds this far apart, so that neighbouring random_states do not share restarts.
 RESTART_STRIDE = 7919
 # "auto" epochs: this many, or up to LONGEST times as many (and as much patience), until they make FEWEST_STEPS steps.
 EPOCHS, FEWEST_STEPS, LONGEST = 60, 2500, 5
+
+
+# Pyro's parameter store goes by name: every model built here has one of its own, so that two never share parameters.
+_NUMBERS = itertools.count()
+
+
+@dataclass(frozen=True)
+class OwnParts:
+    """Modules that take the place of ours: a network from items to K logits, or what makes one, and a confusion."""
+
+    network: nn.Module | Callable[[], nn.Module] | None = None
+    confusion: nn.Module | None = None
+
+    def __post_init__(self) -> None:
+        if self.network is not None and not callable(self.network):
+            raise TypeError(
+                f"network: expected None, a torch module from items to n_clusters logits, or a function that makes one, found {self.network!r}. Pass one of these."
+            )
+
+
+OUR_PARTS = OwnParts()
 
 
 @dataclass(frozen=True)
@@ -60,7 +87,7 @@ class TrainConfig:
     seed: int
 
     def __post_init__(self) -> None:
-        check_one_of("confusion", self.confusion, ("auto", *CONFUSIONS))
+        check_one_of("confusion", self.confusion, ("auto", *CONFUSIONS, OWN))
         check_number("volume", self.volume, 0.0, auto=True)
         check_number("partition_weight", self.partition_weight, 0.0, auto=True)
         if not isinstance(self.hidden, list | tuple):
@@ -110,30 +137,65 @@ def tensors(data: PairData, x: Tensor) -> PairTensors:
     return PairTensors(x, *(part.to(x.device) for part in parts))
 
 
-def first_net(config: TrainConfig, x: Tensor, labels: Tensor | None, seed: int) -> Membership:
+def make_net(config: TrainConfig, item_shape: tuple[int, ...], own: OwnParts) -> Membership:
+    """f_theta before any training: a perceptron of ``config``, or the user's network (a copy, where it is a module)."""
+    if own.network is None:
+        return Membership(math.prod(item_shape), config.n_clusters, config.hidden, config.dropout)
+    network = copy.deepcopy(own.network) if isinstance(own.network, nn.Module) else own.network()
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"network: expected a function that makes a torch module, found one that makes {network!r}.")
+    return NetworkMembership(network, config.n_clusters)
+
+
+def first_net(config: TrainConfig, x: Tensor, labels: Tensor | None, seed: int, own: OwnParts) -> Membership:
     """f_theta as training finds it: random, then fitted to ``labels`` (N,) where there are any."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        net = Membership(x.shape[1], config.n_clusters, config.hidden, config.dropout).to(x.device)
+        net = make_net(config, tuple(x.shape[1:]), own).to(x.device)
+    if own.network is not None:
+        with torch.no_grad():
+            found = tuple(net.eval().logits(x[:2]).shape)
+        if found != (len(x[:2]), config.n_clusters):
+            raise ValueError(
+                f"network: expected logits of shape (n, {config.n_clusters}) for n items, found {found} for {len(x[:2])}. End it in nn.Linear(..., {config.n_clusters})."
+            )
     if labels is not None:
         warm_start(net, x, labels, seed=seed)
     return net
 
 
 def build(
-    net: Membership, chosen: Specification, n_pairs: int, labels: Tensor | None, n_annotators: int = 0
+    net: Membership,
+    chosen: Specification,
+    n_pairs: int,
+    labels: Tensor | None,
+    n_annotators: int = 0,
+    own: OwnParts | None = None,
 ) -> AnnotationModel:
     """The Pyro model of one specification around the net, on the net's device."""
+    if chosen.confusion == OWN and own is not None and own.confusion is not None:
+        confusion: nn.Module = copy.deepcopy(own.confusion)
+    else:
+        confusion = make_confusion(chosen.confusion, net.n_clusters, n_annotators)
     model = AnnotationModel(
         net,
-        make_confusion(chosen.confusion, net.n_clusters, n_annotators),
+        confusion,
         n_pairs=n_pairs,
         volume=chosen.volume,
         partition=labels,
         partition_weight=chosen.partition_weight,
+        name=f"pdcc{next(_NUMBERS)}",
     )
     model.to(next(net.parameters()).device)
     return model
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """Items (n, ...) with known classes (n,), by which the authors of the paper choose; never part of a default."""
+
+    features: Float32
+    classes: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -148,19 +210,24 @@ class Trial:
 
 @dataclass(frozen=True)
 class Trainer:
-    """What all trials of a fit share: answers to train on and to judge by, as tensors with the scaled features."""
+    """What all trials of a fit share: answers to train on and to judge by, as tensors with the scaled features.
+
+    ``judge``: see ``pdcc.inference.fit``; it is an oracle's.
+    """
 
     config: TrainConfig
     pairs: PairTensors
     held_out: PairTensors | None
     n_annotators: int
+    own: OwnParts
     progress: bool = False
     checkpoints: Path | None = None
+    judge: Callable[[nn.Module], float] | None = None
 
     def train(self, chosen: Specification, net: Membership, labels: Tensor | None, seed: int, title: str) -> Trial:
         """Fit one specification from a copy of ``net``; ``labels`` (N,): the partition that may stand as an annotator."""
         c = self.config
-        model = build(copy.deepcopy(net), chosen, len(self.pairs), labels, self.n_annotators)
+        model = build(copy.deepcopy(net), chosen, len(self.pairs), labels, self.n_annotators, self.own)
         guide = map_guide(model)
         epochs, patience = c.lengths(len(self.pairs))
         full = c.volume_estimator == "full"
@@ -168,8 +235,9 @@ class Trainer:
         name = f"{chosen.confusion}-{chosen.volume:g}-{chosen.partition_weight:g}-{seed}.safetensors"
         where = None if self.checkpoints is None else self.checkpoints / name
         result = fit(
-            model, guide, self.pairs, self.held_out, how, checkpoint=where, progress=self.progress, label=title
-        )
+            model, guide, self.pairs, self.held_out, how,
+            checkpoint=where, progress=self.progress, label=title, judge=self.judge,
+        )  # fmt: skip
         if self.held_out is None:
             return Trial(model, guide, result, None)
         nll = pair_nll(memberships(model, self.pairs.x), pair_agreement(model, guide, self.held_out), self.held_out)

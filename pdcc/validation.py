@@ -32,19 +32,26 @@ def first_row(bad: Any) -> int:
     return int(np.flatnonzero(bad)[0])
 
 
-def check_features(X: Any, *, n_features: int | None = None, owner: str = "this model") -> Float32:
-    """Features as a finite float32 array (N, d); ``n_features`` is the width an earlier fit of ``owner`` has fixed."""
+def check_features(
+    X: Any, *, item_shape: tuple[int, ...] | None = None, owner: str = "this model", any_shape: bool = False
+) -> Float32:
+    """Features as a finite float32 array (N, d), or, with ``any_shape``, (N, ...).
+
+    ``item_shape`` is the shape of an item, (d,) for a row, that an earlier fit of ``owner`` has fixed.
+    """
     name = "X"
+    if hasattr(X, "detach"):  # a torch tensor, on whatever device
+        X = X.detach().cpu().numpy()
     if hasattr(X, "toarray"):
         # scikit-learn's checks look for TypeError and the words "sparse" and "dense" here.
         raise TypeError(
             f"{name}: expected a dense array of features, found a sparse matrix. Convert it with X.toarray()."
         )
     array = as_array(name, X)
-    if array.ndim != 2:
+    if array.ndim != 2 and not (any_shape and array.ndim > 2):
         raise PairDataError(
             name,
-            "a 2D array, one row an item",
+            "a 2D array, one row per item",
             f"{array.ndim}D of shape {array.shape}. Reshape your data",
             "Use X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one item.",
         )
@@ -53,18 +60,7 @@ def check_features(X: Any, *, n_features: int | None = None, owner: str = "this 
             name, "real numbers", "Complex data not supported", "Pass real and imaginary parts as separate columns."
         )
     if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            bad = [i for i, row in enumerate(array.tolist()) if any(not _is_number(v) for v in row)]
-            message = PairDataError(
-                name,
-                "numbers",
-                f"{array.dtype} values that are not ({error}; argument must be a string or a real number)",
-                "Encode or drop the columns that are not numeric; if one names the items, say so: item_ids in Python, --id-column in the shell.",
-                bad[0] if bad else None,
-            )
-            raise (TypeError(str(message)) if isinstance(error, TypeError) else message) from error
+        array = _as_numbers(array, name)
     if 0 in array.shape:
         raise PairDataError(
             name,
@@ -72,16 +68,17 @@ def check_features(X: Any, *, n_features: int | None = None, owner: str = "this 
             f"shape {array.shape}: {array.shape[0]} sample(s) and {array.shape[1]} feature(s) (shape={array.shape}) while a minimum of 1 is required",
             "Check how the features were read.",
         )
-    if n_features is not None and array.shape[1] != n_features:
+    if item_shape is not None and array.shape[1:] != item_shape:
+        wanted, given = (shape[0] if len(shape) == 1 else shape for shape in (item_shape, array.shape[1:]))
         raise PairDataError(
             name,
-            f"{n_features} features, as in fit",
-            f"{array.shape[1]}: X has {array.shape[1]} features, but {owner} is expecting {n_features} features as input",
+            f"{wanted} features, as in fit",
+            f"{given}: X has {given} features, but {owner} is expecting {wanted} features as input",
             "Prepare new items exactly as the ones fitted on.",
         )
     with np.errstate(over="ignore"):
         out = np.ascontiguousarray(array, dtype=np.float32)
-    finite = np.isfinite(out).all(axis=1)
+    finite = np.isfinite(out.reshape(len(out), -1)).all(axis=1)
     if not finite.all():
         row = first_row(~finite)
         kind = "NaN" if np.isnan(out[row]).any() else "inf (or beyond float32)"
@@ -95,12 +92,22 @@ def check_features(X: Any, *, n_features: int | None = None, owner: str = "this 
     return out
 
 
-def _is_number(value: Any) -> bool:
-    try:
-        float(value)
-    except (TypeError, ValueError):
-        return False
-    return True
+def _as_numbers(array: NDArray[Any], name: str) -> Float64:
+    """An object array as the numbers it holds; text is refused, also where it spells a number."""
+    flat = array.reshape(len(array), -1).tolist()
+    bad = [row for row, values in enumerate(flat) if not all(isinstance(v, numbers.Real | np.bool_) for v in values)]
+    if bad:
+        odd = next(v for v in flat[bad[0]] if not isinstance(v, numbers.Real | np.bool_))
+        error = PairDataError(
+            name,
+            "numbers",
+            f"{odd!r} of type {type(odd).__name__} (argument must be no string but a number)",
+            "Encode or drop the columns that are not numeric; if one names the items, say so: item_ids in Python, --id-column in the shell.",
+            bad[0],
+        )
+        # scikit-learn's checks want TypeError for what cannot be a number at all.
+        raise error if isinstance(odd, str) else TypeError(str(error))
+    return array.astype(np.float64)
 
 
 def check_similar(similar: ArrayLike) -> Bools:
@@ -110,7 +117,7 @@ def check_similar(similar: ArrayLike) -> Bools:
     if array.ndim != 1:
         raise PairDataError(
             "similar",
-            f"one answer a pair, a 1D array of {how}",
+            f"one answer per pair, a 1D array of {how}",
             f"an array of shape {array.shape}",
             "Pass similar with shape (M,).",
         )
@@ -164,7 +171,7 @@ def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
     if array.ndim != 2 or array.shape[1] != 2:
         raise PairDataError(
             "pairs",
-            "shape (M, 2), two item row numbers a pair",
+            "shape (M, 2), two item row numbers per pair",
             f"shape {array.shape}",
             "Stack the two endpoints: np.column_stack([i, j]).",
         )
@@ -301,7 +308,7 @@ def check_memberships(memberships: ArrayLike) -> Float64:
     if F.ndim != 2 or 0 in F.shape:
         raise PairDataError(
             name,
-            "a 2D array (N, K), one row an item",
+            "a 2D array (N, K), one row per item",
             f"shape {F.shape}",
             "Pass the memberships of at least one item in at least one cluster.",
         )

@@ -95,7 +95,7 @@ class Partitioner:
 
     def __init__(self, features: Float32, kind: str | None, n_clusters: int, seed: int):
         self.scaler = Scaler.fit(features, kind)
-        self.X, self.K, self.seed = self.scaler(features), n_clusters, seed
+        self.X, self.K, self.seed = self.scaler(features).reshape(len(features), -1), n_clusters, seed
         with threadpool_limits(limits=1), np.errstate(invalid="ignore"):  # shares of the variance of constant features
             most = min(COMPONENTS * n_clusters, *self.X.shape)
             found = PCA(most, random_state=seed).fit_transform(self.X.astype(np.float64))
@@ -171,7 +171,7 @@ def make_start(
     """
     folds = folds_of(pairs, FOLDS, seed)
     groups = None if pairs.annotator is None else np.concatenate([test.annotator for _, test in folds])
-    if features.shape[1] < COMPONENTS * n_clusters:
+    if features[0].size < COMPONENTS * n_clusters:
         # Unit rows lose one dimension of d: nothing among hundreds, much among few. Then they come last among equals.
         scales = tuple(sorted(scales, key=lambda kind: kind == "unit"))
     ways = [Partitioner(features, kind, n_clusters, seed) for kind in scales]

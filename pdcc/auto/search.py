@@ -1,10 +1,12 @@
 """From checked pairs to a fit: hold out, start, train the specifications compared, choose by held-out answers."""
 
 import logging
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from pdcc.auto.calibration import AUTO_PARTITION_WEIGHT, FEWEST_HELD_OUT, PARTITION_WEIGHTS
 from pdcc.auto.initialise import Start, make_start
@@ -15,7 +17,19 @@ from pdcc.data.scaling import SCALES, Scaler
 from pdcc.data.splits import HeldOut, Split, hold_out
 from pdcc.fitted import FitReport, Fitted, StartReport
 from pdcc.inference import FitStatus, memberships, point_agreement
-from pdcc.training import RESTART_STRIDE, Specification, TrainConfig, Trainer, Trial, first_net, tensors
+from pdcc.metrics import acc
+from pdcc.training import (
+    OUR_PARTS,
+    RESTART_STRIDE,
+    Oracle,
+    OwnParts,
+    Specification,
+    TrainConfig,
+    Trainer,
+    Trial,
+    first_net,
+    tensors,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -36,13 +50,16 @@ def search(
     config: TrainConfig,
     device: torch.device,
     *,
+    own: OwnParts = OUR_PARTS,
     start: Start | None = None,
     progress: bool = False,
     checkpoints: Path | None = None,
+    oracle: Oracle | None = None,
 ) -> Fitted:
     """Fit ``config`` to ``data``. With ``checkpoints``, an interrupted run picks up from the files it finds there.
 
-    ``start``: what ``start_of`` returns, where it is known already.
+    ``start``: what ``start_of`` returns, where it is known already. ``own``: modules in the place of ours.
+    ``oracle``: labelled items that choose the epoch, where one wants to know what labels would have chosen.
     """
     split = hold_out(data, config.validation_fraction, config.seed)
     shown, held = split.train(data), split.test(data)
@@ -54,14 +71,15 @@ def search(
     labels = None if start is None or config.init == "random" else torch.as_tensor(start.labels).to(device)
 
     known = len(data.annotator_names)
-    own = _partition_weight(config, start if labels is not None else None)
+    weight = _partition_weight(config, start if labels is not None else None)
     _warn_of_the_useless(config, known, labels is not None)
     enough = held is not None and len(held) >= FEWEST_HELD_OUT
-    options = specifications(config.confusion, config.volume, own, annotators=known > 1, enough=enough)
+    options = specifications(config.confusion, config.volume, weight, annotators=known > 1, enough=enough)
 
     test = None if held is None else tensors(held, x)
-    trainer = Trainer(config, tensors(shown, x), test, known, progress, checkpoints)
-    net = first_net(config, x, labels, config.seed)
+    judge = None if oracle is None else _accuracy_of(oracle, scaler, device)
+    trainer = Trainer(config, tensors(shown, x), test, known, own, progress, checkpoints, judge)
+    net = first_net(config, x, labels, config.seed, own)
     trials = [
         trainer.train(o, net, labels, config.seed, f"setting {k + 1} of {len(options)}") for k, o in enumerate(options)
     ]
@@ -69,10 +87,10 @@ def search(
     best, chosen, reason = trials[choice.index], options[choice.index], choice.reason
     for restart in range(1, config.n_init):
         seed = config.seed + RESTART_STRIDE * restart
-        net = first_net(config, x, labels, seed)
+        net = first_net(config, x, labels, seed, own)
         again = trainer.train(chosen, net, labels, seed, f"restart {restart + 1} of {config.n_init}")
         best = again if again.result.held_out < best.result.held_out else best
-    if config.partition_weight == "auto" and own == 0 and labels is not None and start is not None:
+    if config.partition_weight == "auto" and weight == 0 and labels is not None and start is not None:
         best, chosen, words = _keep_neighbours_together(trainer, best, chosen, start)
         reason += words
     logger.info(reason)
@@ -90,17 +108,25 @@ def search(
     return Fitted(
         model=best.model.eval(),
         guide=best.guide,
+        own=own,
         agreement=point_agreement(best.model, best.guide, trainer.pairs),
         scaler=scaler,
         config=config.settled(chosen),
         split=split,
         answers=data.fingerprint(),
         annotators=data.annotator_names,
+        item_shape=tuple(data.features.shape[1:]),
         status=result.status,
         message=result.message,
         history=result.history,
         report=report,
     )
+
+
+def _accuracy_of(oracle: Oracle, scaler: Scaler, device: torch.device) -> Callable[[nn.Module], float]:
+    """Minus the accuracy of a model on items with known classes."""
+    x = torch.as_tensor(scaler(oracle.features)).to(device)
+    return lambda model: -acc(oracle.classes, memberships(model, x).argmax(1).cpu().numpy())
 
 
 def _partition_weight(config: TrainConfig, start: Start | None) -> float:
@@ -140,14 +166,14 @@ def _keep_neighbours_together(
     words, x = "", trainer.pairs.x
     if start.stable is None:
         return best, chosen, words
-    stable, near = torch.as_tensor(start.stable).to(x.device), Neighbourhood(x.cpu().numpy())
+    stable, near = torch.as_tensor(start.stable).to(x.device), Neighbourhood(x.flatten(1).cpu().numpy())
     config = trainer.config
     for weight in PARTITION_WEIGHTS:
         behind = near.falls_behind(memberships(best.model, x).argmax(1).cpu().numpy(), start.stable)
         if behind is None:
             break
         weighted = replace(with_free_b(chosen, config.confusion, config.volume), partition_weight=weight)
-        net = first_net(config, x, stable, config.seed)
+        net = first_net(config, x, stable, config.seed, trainer.own)
         again = trainer.train(weighted, net, stable, config.seed, f"partition weight {weight:g}")
         if again.result.status is FitStatus.DIVERGED:
             return best, chosen, words + f" With plain K-means as an annotator of weight {weight:g} training diverged."

@@ -68,7 +68,7 @@ class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: ArrayLike) -> Ints:
         """Cluster numbers (n,) of seen or unseen items X (n, d), from their features alone."""
         check_is_fitted(self, "labels_")
-        features = check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
+        features = check_features(X, item_shape=(self.n_features_in_,), owner=type(self).__name__)
         validate_data(self, X, skip_check_array=True, reset=False)
         return self._assign(self.scaler_(features))
 

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from pdcc.arrays import Float64, Ints
 from pdcc.baselines.deep import DeepPairClusterer, TrainEpoch, label_moments
 from pdcc.inference.batches import PairTensors, epoch_order
+from pdcc.inference.epoch_loop import descend
 from pdcc.models.baselines.autoencoder import Autoencoder
 from pdcc.models.baselines.cidec import EmbeddedClusters, log_target
 from pdcc.partition.kmeans import kmeans
@@ -113,25 +114,22 @@ class CIDEC(DeepPairClusterer):
         optimizer = torch.optim.Adam(module.parameters(), lr=self.lr, fused=True)
         must, cannot = (torch.nonzero(pairs.similar == kind).squeeze(1) for kind in (1.0, 0.0))
 
-        def step(loss: Tensor) -> Tensor:
-            optimizer.zero_grad(set_to_none=True)
-            loss.backward()
-            optimizer.step()
-            return loss.detach()
-
         def order(n: int, epoch: int) -> tuple[Tensor, ...]:
             parts: tuple[Tensor, ...] = epoch_order(n, seed, epoch, pairs.x.device).split(self.batch_size)
             return parts
 
         def train_epoch(epoch: int, log_q: Tensor) -> Tensor:
             target, x = log_target(log_q), pairs.x
-            losses = [step(module.cluster_loss(x[rows], target[rows], self.kl_weight)) for rows in order(len(x), epoch)]
+            losses = [
+                descend(optimizer, module.cluster_loss(x[rows], target[rows], self.kl_weight))
+                for rows in order(len(x), epoch)
+            ]
             for part in order(len(must), epoch):
                 ends = x[pairs.i[must[part]]], x[pairs.j[must[part]]]
-                losses.append(step(module.must_link_loss(*ends, self.must_link_weight)))
+                losses.append(descend(optimizer, module.must_link_loss(*ends, self.must_link_weight)))
             for part in order(len(cannot), epoch):
                 ends = x[pairs.i[cannot[part]]], x[pairs.j[cannot[part]]]
-                losses.append(step(module.cannot_link_loss(*ends, self.cannot_link_weight)))
+                losses.append(descend(optimizer, module.cannot_link_loss(*ends, self.cannot_link_weight)))
             return torch.stack(losses).mean()
 
         return module, train_epoch

@@ -16,6 +16,7 @@ from pdcc.arrays import Float64, Ints
 from pdcc.baselines.deep import DeepPairClusterer, TrainEpoch, label_moments
 from pdcc.inference.batches import PairTensors, epoch_order
 from pdcc.inference.elbo import negative_elbo
+from pdcc.inference.epoch_loop import descend
 from pdcc.models.baselines.autoencoder import Autoencoder
 from pdcc.models.baselines.dcgmm import ConditionalMixture, MixtureBatch, RecognitionGuide
 from pdcc.validation import check_number, check_one_of
@@ -134,11 +135,8 @@ class DCGMM(DeepPairClusterer):
             shown = epoch_order(n_items, seed, epoch, pairs.x.device).tensor_split(steps)
             asked = epoch_order(n_pairs, seed + 1, epoch, pairs.x.device).tensor_split(steps)
             for items, index in zip(shown, asked, strict=True):
-                optimizer.zero_grad(set_to_none=True)
                 loss = negative_elbo(model, guide, mixture_batch(pairs, items, index)) / n_items
-                loss.backward()
-                optimizer.step()
-                total += loss.detach() / steps
+                total += descend(optimizer, loss) / steps
             return total
 
         return module, train_epoch

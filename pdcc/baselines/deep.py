@@ -127,7 +127,7 @@ class DeepPairClusterer(PairClusterer):
     def predict_proba(self, X: ArrayLike) -> Float64:
         """Memberships (n, K) of seen or unseen items X (n, d)."""
         check_is_fitted(self, "labels_")
-        features = check_features(X, n_features=self.n_features_in_, owner=type(self).__name__)
+        features = check_features(X, item_shape=(self.n_features_in_,), owner=type(self).__name__)
         validate_data(self, X, skip_check_array=True, reset=False)
         return self._proba(self.scaler_(features))
 

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 class PairData:
     """N items and M answered pairs, checked. Make one with ``from_arrays``, ``from_frame`` or ``read``.
 
-    features: (N, d) float32. i, j: (M,) row numbers. similar: (M,) bool.
+    features: (N, d) float32, or (N, ...). i, j: (M,) row numbers. similar: (M,) bool.
     annotator: (M,) numbers into ``annotator_names``, or None. item_ids: (N,) names of the items, or None.
     self_pairs: how many pairs of an item with itself were dropped.
     """
@@ -53,9 +53,13 @@ class PairData:
         annotators: ArrayLike | None = None,
         *,
         item_ids: Sequence[Hashable] | NDArray[Any] | None = None,
+        any_shape: bool = False,
     ) -> "PairData":
-        """Check and keep arrays: X (N, d); pairs (M, 2) row numbers, or ids where item_ids (N,) is given; similar (M,)."""
-        features = check_features(X)
+        """Check and keep arrays: X (N, d); pairs (M, 2) row numbers, or ids where item_ids (N,) is given; similar (M,).
+
+        With ``any_shape`` items may have more dimensions, (N, ...): images, say, for a network that takes them.
+        """
+        features = check_features(X, any_shape=any_shape)
         ids = None
         if item_ids is not None:
             ids = _check_ids(item_ids, len(features))
@@ -199,7 +203,7 @@ def _look_up(pairs: ArrayLike, ids: NDArray[Any]) -> Ints:
     ends = as_array("pairs", pairs, dtype=object)
     if ends.ndim != 2 or ends.shape[1] != 2:
         raise PairDataError(
-            "pairs", "shape (M, 2), two item ids a pair", f"shape {ends.shape}", "Stack the two endpoints."
+            "pairs", "shape (M, 2), two item ids per pair", f"shape {ends.shape}", "Stack the two endpoints."
         )
     where = {name: row for row, name in enumerate(ids.tolist())}
     rows = np.array([[where.get(a, -1), where.get(b, -1)] for a, b in ends.tolist()], dtype=np.int64).reshape(-1, 2)

@@ -13,7 +13,10 @@ SCALES = ("unit", None, "standard")
 
 @dataclass(frozen=True)
 class Scaler:
-    """x -> (x - shift) / spread, then, for "unit", to length 1. ``shift`` and ``spread`` are (d,)."""
+    """x -> (x - shift) / spread, then, for "unit", to length 1. ``shift`` and ``spread`` are (d,).
+
+    Items of another shape (n, ...) are scaled as rows of their d numbers and keep their shape.
+    """
 
     kind: str | None
     shift: NDArray[np.float32]
@@ -22,6 +25,7 @@ class Scaler:
     @classmethod
     def fit(cls, X: Float32, kind: str | None) -> "Scaler":
         """Learn what ``kind`` (None, "unit" or "standard") needs from X (N, d)."""
+        X = X.reshape(len(X), -1)
         d = X.shape[1]
         if kind != "standard":
             return cls(kind, np.zeros(d, np.float32), np.ones(d, np.float32))
@@ -34,8 +38,9 @@ class Scaler:
 
     def __call__(self, X: Float32) -> Float32:
         """Scale X (n, d)."""
-        out: Float32 = (X - self.shift) / self.spread if self.kind == "standard" else X
+        flat = X.reshape(len(X), -1)
+        out: Float32 = (flat - self.shift) / self.spread if self.kind == "standard" else flat
         if self.kind == "unit":
             length = np.linalg.norm(out.astype(np.float64), axis=1, keepdims=True)
             out = (out / np.where(length > 0, length, 1.0)).astype(np.float32)
-        return out
+        return out.reshape(X.shape)

@@ -144,4 +144,4 @@ def _ensemble(problem: Problem, seed: int, chains: int = 4, draws: int = 25) -> 
     members = fit_ensemble(nets, problem.layer.model, train, test, config)
     best = int(members.nll.argmin())
     reference = members.memberships(pairs.x)[best].numpy().astype(np.float64)
-    return ensemble_draws(members, pairs.x, chains, draws, reference)
+    return ensemble_draws(members, pairs, chains, draws, reference)

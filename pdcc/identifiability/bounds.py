@@ -81,7 +81,8 @@ class Setting:
         Args:
             weights: the net's matrices, (out, in) each, see ``net_weights``.
             memberships: F (N, K), the fitted ones: sigma_max(V) of the truth is not observable, so this is a plug-in.
-            x_norm: |S_X|_F, the Frobenius norm over the 2M pair endpoints, of features as the net sees them.
+            x_norm: |S_X|_F, the Frobenius norm over the 2M pair endpoints, of features as the net sees them; with a 1 appended
+                to every row where the matrices count biases, as ``net_weights`` has them.
             n_pairs: M.
             alpha: see ``observed_alpha``.
             nu, delta: as in ``Setting``.

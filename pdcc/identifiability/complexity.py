@@ -5,6 +5,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
 from torch import nn
@@ -23,8 +24,8 @@ def r_net(weights: Sequence[ArrayLike], references: Sequence[ArrayLike] | None =
     width. The lemma fixes s and b before seeing data; norms of fitted weights are therefore a plug-in, and optimistic.
 
     Args:
-        weights: one (out, in) matrix per layer. The lemma knows no biases; to count one, append it as a column (with a
-            row that hands on the constant) and a 1 to every feature row.
+        weights: one (out, in) matrix per layer. The lemma knows no biases; ``net_weights`` makes them columns (with a row that
+            hands on the constant), for feature rows with a 1 appended.
         references: fixed matrices of the same shapes, such as the initial weights; zero by default. The paper's choice,
             the identity, fits residual nets only.
     """
@@ -59,9 +60,19 @@ def r_net(weights: Sequence[ArrayLike], references: Sequence[ArrayLike] | None =
 
 
 def net_weights(net: Membership) -> list[Float64]:
-    """The weight matrices (out, in) of a membership net from input to output, without biases (see ``r_net``)."""
-    linear = [layer for layer in net.layers if isinstance(layer, nn.Linear)]
-    return [layer.weight.detach().cpu().numpy().astype(np.float64) for layer in linear]
+    """The matrices of a perceptron from input to output, biases among them: each as a last column, for features with a 1 appended.
+
+    Every layer but the last also has a row that hands the 1 on, so the matrices are (out + 1, in + 1), the last (out, in + 1).
+    Count the 1 in the features' norm too (see ``Setting.from_fit``).
+    """
+    linear = [layer for layer in net.modules() if isinstance(layer, nn.Linear)]
+    out = []
+    for layer in linear:
+        bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias.detach().cpu()
+        matrix = torch.cat([layer.weight.detach().cpu(), bias[:, None]], dim=1).double().numpy()
+        hand_on = np.append(np.zeros(layer.in_features), 1.0)
+        out.append(matrix if layer is linear[-1] else np.vstack([matrix, hand_on]))
+    return out
 
 
 def sigma_max_v(memberships: ArrayLike) -> float:

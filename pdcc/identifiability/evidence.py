@@ -84,7 +84,7 @@ def gather(
     mean /= mean.sum(axis=1, keepdims=True)
     of_prior = c.scattered(prior_memberships(layer, max(draws // 4, 2), seed), eps, SHARES[1] * work)
     of_draws = c.scattered(F, eps, SHARES[0] * work)
-    averaged = c.neighbour_average(mean, x.cpu().numpy())
+    averaged = c.neighbour_average(mean, x.flatten(1).cpu().numpy())
     of_mean, of_averaged = (check_ssc(one, eps=eps, work_limit=SHARES[2] * work) for one in (mean, averaged))
 
     idata = to_inference_data(drawn, data, SampleConfig("svi", 1, many, seed), fitted.config)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pdcc.arrays import Float32, Float64
+from pdcc.arrays import Float32, Float64, Ints
 from pdcc.inference.variational import GUIDES, SampleStatus
 from pdcc.metrics import align
 from pdcc.validation import check_one_of
@@ -64,6 +64,8 @@ class Sampled:
     """Aligned draws: memberships (C, S, N, K) float32, agreement (C, S, K, K), confusion A[observed, true] or None.
 
     by_annotator: where annotators are told apart, B of each and, last, the shared one, (C, S, R + 1, K, K); else None.
+    pair_agreement: where B depends on the items, that of each of the M pairs, (C or 1, S or 1, M, K, K), clusters as they were
+    drawn; else None. order: (C, S, K), how the drawn clusters were put in order.
     """
 
     memberships: Float32
@@ -73,18 +75,32 @@ class Sampled:
     message: str
     stats: dict[str, NDArray[Any]]
     by_annotator: Float64 | None = None
+    pair_agreement: Float64 | None = None
+    order: Ints | None = None
+
+
+def draw_agreement(drawn: Sampled, c: int, s: int) -> Float64:
+    """B of one draw as answers meet it: (K, K), one per annotator (R + 1, K, K), or one per pair (M, K, K)."""
+    if drawn.by_annotator is not None:
+        return np.asarray(drawn.by_annotator[c, s])
+    if drawn.pair_agreement is None or drawn.order is None:
+        return np.asarray(drawn.agreement[c, s])
+    C, S = drawn.pair_agreement.shape[:2]
+    order = drawn.order[c, s]
+    return np.asarray(drawn.pair_agreement[min(c, C - 1), min(s, S - 1)][:, order][:, :, order])
 
 
 def aligned(drawn: Sampled, reference: Float64) -> Sampled:
     """Clusters of every draw renamed after the memberships ``reference`` (N, K) they resemble."""
     F, B = drawn.memberships, drawn.agreement
     A, by_annotator = (None if part is None else part.copy() for part in (drawn.confusion, drawn.by_annotator))
+    orders = np.empty((*F.shape[:2], F.shape[-1]), dtype=np.int64)
     for c, s in np.ndindex(F.shape[:2]):
-        order = align(reference, F[c, s])
+        orders[c, s] = order = align(reference, F[c, s])
         F[c, s] = F[c, s][:, order]
         B[c, s] = B[c, s][np.ix_(order, order)]
         if A is not None:  # observed and true clusters carry the same names
             A[c, s] = A[c, s][np.ix_(order, order)]
         if by_annotator is not None:
             by_annotator[c, s] = by_annotator[c, s][:, order][:, :, order]
-    return replace(drawn, confusion=A, by_annotator=by_annotator)
+    return replace(drawn, confusion=A, by_annotator=by_annotator, order=orders)

@@ -13,7 +13,7 @@ from pdcc.arrays import Bools, Float32, Float64, Ints
 from pdcc.data.pairs import PairData
 from pdcc.inference.variational import SampleStatus
 from pdcc.models import answer_logits
-from pdcc.posterior.draws import SampleConfig, Sampled
+from pdcc.posterior.draws import SampleConfig, Sampled, draw_agreement
 from pdcc.storage.provenance import package_versions
 from pdcc.training import TrainConfig
 
@@ -56,7 +56,7 @@ def to_inference_data(drawn: Sampled, data: PairData, how: SampleConfig, config:
     i, j = torch.as_tensor(data.i), torch.as_tensor(data.j)
     for c, s in np.ndindex(C, S):
         F = torch.as_tensor(drawn.memberships[c, s]).double()
-        agreement = torch.as_tensor((drawn.agreement if drawn.by_annotator is None else drawn.by_annotator)[c, s])
+        agreement = torch.as_tensor(draw_agreement(drawn, c, s))
         logits = answer_logits(
             F[i], F[j], agreement, None if drawn.by_annotator is None else torch.as_tensor(data.annotator)
         )

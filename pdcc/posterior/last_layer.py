@@ -15,7 +15,7 @@ from pdcc.inference.variational import Draws
 from pdcc.models import AnnotationModel, PairBatch, SigmoidConfusion
 from pdcc.models.confusion import ShiftedConfusion
 from pdcc.models.last_layer import KnownConfusion, LastLayerModel, basis, last_linear, uncertain_confusion
-from pdcc.models.objective import annotator_columns
+from pdcc.models.objective import annotator_columns, sigmoid_agreement, stochastic_agreement
 from pdcc.posterior.draws import Sampled, aligned
 from pdcc.training import tensors
 
@@ -53,7 +53,8 @@ def last_layer_of(
     check_items(fitted, x)
     hidden, last = last_linear(fitted.membership, x)
     with torch.no_grad():
-        weight = torch.cat([last.weight.mT, last.bias[None]])
+        bias = last.weight.new_zeros(last.out_features) if last.bias is None else last.bias
+        weight = torch.cat([last.weight.mT, bias[None]])
         scale = PRIOR_WIDTH * float(weight.square().mean().sqrt()) if prior_scale is None else prior_scale
         G, w = basis(hidden, weight, scale)
     sites = point_values(guide)
@@ -80,7 +81,9 @@ def last_layer_of(
 
 def double(layer: LastLayer) -> LastLayer:
     """The same problem in float64."""
-    batch = replace(layer.batch, x=layer.batch.x.double(), similar=layer.batch.similar.double())
+    batch = layer.batch
+    similar = None if batch.similar is None else batch.similar.double()
+    batch = replace(batch, x=batch.x.double(), similar=similar)
     return LastLayer(layer.model.double(), batch, {k: v.double() for k, v in layer.start.items()})
 
 
@@ -96,18 +99,30 @@ def last_layer_draws(layer: LastLayer, draws: Draws, reference: Float64) -> Samp
     for c in range(chains):
         for s in range(n):
             F[c, s] = torch.softmax(basis_rows @ weights[c, s].to(basis_rows), -1).numpy()
-    columns, B = sites.get("confusion_columns"), torch.eye(K, dtype=torch.float64).expand(chains, n, K, K)
+    confusion, columns = layer.model.confusion, sites.get("confusion_columns")
+    B, pair_agreement = torch.eye(K, dtype=torch.float64), None
     if columns is not None:
-        B = columns.double() @ columns.double().mT
+        B = stochastic_agreement(columns.double())
     elif "agreement_logits" in sites:
-        B = torch.sigmoid(sites["agreement_logits"].double())
-    stats = {k: v.numpy() for k, v in draws.stats.items()}
-    A = None if columns is None else columns.double().mT.numpy()
+        B = sigmoid_agreement(sites["agreement_logits"].double(), symmetric=bool(confusion.symmetric))
+    elif isinstance(confusion, KnownConfusion):
+        B = confusion.agreement().double().cpu()
+        pair_agreement = None if B.ndim == 2 else B.numpy()[None, None]
+        B = B if B.ndim == 2 else B.mean(0)
     by_annotator = None
-    if columns is not None and isinstance(layer.model.confusion, ShiftedConfusion):
-        each = annotator_columns(columns.double().unsqueeze(-3), layer.model.confusion.shift().double().cpu())
-        by_annotator = (each @ each.mT).numpy()
-    drawn = Sampled(F, B.numpy().copy(), A, draws.status, draws.message, stats, by_annotator)
+    if columns is not None and isinstance(confusion, ShiftedConfusion):
+        each = annotator_columns(columns.double().unsqueeze(-3), confusion.known_shift.double().cpu())
+        by_annotator = stochastic_agreement(each).numpy()
+    drawn = Sampled(
+        memberships=F,
+        agreement=B.expand(chains, n, K, K).numpy().copy(),
+        confusion=None if columns is None else columns.double().mT.numpy(),
+        status=draws.status,
+        message=draws.message,
+        stats={k: v.numpy() for k, v in draws.stats.items()},
+        by_annotator=by_annotator,
+        pair_agreement=pair_agreement,
+    )
     return aligned(drawn, reference)
 
 

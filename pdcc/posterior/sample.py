@@ -13,6 +13,7 @@ from pdcc.posterior.draws import SampleConfig, Sampled
 from pdcc.posterior.inference_data import import_arviz
 from pdcc.posterior.last_layer import double, last_layer_draws, last_layer_of
 from pdcc.posterior.refits import ensemble_draws, refit
+from pdcc.training import tensors
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +27,7 @@ def sample(fitted: Fitted, data: PairData, how: SampleConfig, *, progress: bool 
     x = fitted.scaled(data.features)
     if how.method == "ensemble":
         members = refit(fitted, data, chains=how.chains, draws=how.draws, seed=how.seed, progress=progress)
-        return ensemble_draws(members, x, how.chains, how.draws, reference)
+        return ensemble_draws(members, tensors(data, x), how.chains, how.draws, reference)
     only_confusion = how.sites == "confusion"
     layer = last_layer_of(
         fitted.model, fitted.guide, data, x, prior_scale=how.prior_scale, only_confusion=only_confusion

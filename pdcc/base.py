@@ -1,0 +1,285 @@
+"""What VolMaxDCC and VanillaDCC share: fit, predict, save and load; what comes after a fit is handed on."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import nn
+
+from pdcc.arrays import Float32, Float64, Ints
+from pdcc.auto.initialise import Start
+from pdcc.auto.search import search, start_of
+from pdcc.data.pairs import PairData, check_annotators, renumber
+from pdcc.errors import ArtifactError
+from pdcc.fitted import Fitted, logger
+from pdcc.inference import memberships, pair_nll
+from pdcc.models import log_volume, similar_logits
+from pdcc.storage.model import load_run, save_run
+from pdcc.training import OWN, OwnParts, TrainConfig, tensors
+from pdcc.validation import (
+    check_device,
+    check_features,
+    check_n_clusters,
+    check_pairs,
+    check_random_state,
+    seed_of,
+    show_progress,
+)
+
+if TYPE_CHECKING:
+    from pdcc.identifiability.diagnose import Diagnosis
+
+# What VanillaDCC does without, at the values it has there.
+VANILLA: dict[str, Any] = {"confusion": "none", "volume": 0.0, "confusion_lr": 1e-2, "volume_estimator": "minibatch"}
+
+
+class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+    """Fit, predict, save and load; what comes after a fit is handed on. Parameters are the subclasses'."""
+
+    n_clusters: int
+    network: Any
+    random_state: Any
+    device: Any
+    progress: bool | None
+
+    def config(self, seed: int) -> TrainConfig:
+        """The parameters as training takes them, checked."""
+        params = {k: v.item() if isinstance(v, np.generic) else v for k, v in {**VANILLA, **self.get_params()}.items()}
+        if isinstance(params["confusion"], nn.Module):
+            params["confusion"] = OWN
+        return TrainConfig(seed=seed, **{k: v for k, v in params.items() if k in TrainConfig.__dataclass_fields__})
+
+    def own_parts(self) -> OwnParts:
+        """The modules among the parameters."""
+        confusion = self.get_params().get("confusion")
+        return OwnParts(self.network, confusion if isinstance(confusion, nn.Module) else None)
+
+    def check(self, n_items: int) -> None:
+        """Raise for the first parameter that a fit to ``n_items`` items could not use."""
+        check_n_clusters(self.n_clusters, n_items)
+        self.config(0)
+        self.own_parts()
+        if self.progress not in (None, True, False):
+            raise TypeError(f"progress: expected None, True or False, found {self.progress!r}. Pass one of these.")
+        check_device(self.device)
+        check_random_state(self.random_state)
+
+    def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
+        """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, who answered (M,).
+
+        With a ``network`` of your own, X may be an array or tensor of any shape with items first, such as (N, C, H, W).
+        """
+        data = PairData.from_arrays(X, pairs, similar, annotators, any_shape=self.network is not None)
+        if data.features.ndim == 2:
+            validate_data(self, X, skip_check_array=True)
+        return self.fit_data(data)
+
+    def fit_data(self, data: PairData, *, checkpoints: Path | None = None, start: Start | None = None) -> Self:
+        """Fit to checked pairs. With a directory ``checkpoints``, an interrupted fit goes on from where it was.
+
+        ``start``: what ``start_of`` returned for an estimator that differs in nothing a start depends on.
+        """
+        self.check(data.n_items)
+        config, device = self.config(seed_of(self.random_state)), check_device(self.device)
+        progress = show_progress(self.progress)
+        own = self.own_parts()
+        fitted = search(data, config, device, own=own, start=start, progress=progress, checkpoints=checkpoints)
+        self._adopt(fitted, fitted.memberships(data.features))
+        return self
+
+    def start_of(self, data: PairData) -> Start | None:
+        """The scaling and partition that ``fit_data`` would set out from; None for a random start with a given scale."""
+        self.check(data.n_items)
+        return start_of(data, self.config(seed_of(self.random_state)))
+
+    def _adopt(self, fitted: Fitted, memberships: Float64) -> None:
+        """Take a fit as this estimator's, and memberships (N, K) of the items fitted on."""
+        self.fitted_ = fitted
+        self.n_features_in_ = math.prod(fitted.item_shape)
+        self.model_, self.guide_ = fitted.model, fitted.guide
+        self.report_, self.history_ = fitted.report, fitted.history
+        self.status_, self.message_ = fitted.status, fitted.message
+        self.annotators_ = fitted.annotators
+        B: Float64 = fitted.agreement.double().cpu().numpy()
+        self.agreement_: Float64 = B if B.ndim == 2 else B[-1]
+        self.confusion_, self.annotator_confusion_ = fitted.confusion(), fitted.annotator_confusion()
+        self.memberships_ = memberships
+        self.labels_: Ints = memberships.argmax(axis=1)
+
+    def fit_predict(
+        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
+    ) -> Ints:
+        """Fit, and return the labels (N,) of the items fitted on."""
+        return self.fit(X, pairs, similar, annotators).labels_
+
+    def predict_proba(self, X: ArrayLike) -> Float64:
+        """Memberships (n, K) of seen or unseen items X (n, d)."""
+        return self.fitted_.memberships(self._features(X))
+
+    def predict(self, X: ArrayLike) -> Ints:
+        """The largest membership's cluster number (n,) of seen or unseen items X (n, d)."""
+        return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
+
+    def predict_pairs(self, X: ArrayLike, pairs: ArrayLike, annotators: ArrayLike | None = None) -> Float64:
+        """P(called similar), (M,), for pairs (M, 2) of rows of X (n, d).
+
+        Where the confusion is per annotator, those never seen, and all where none are given, answer by the shared one.
+        """
+        features = self._features(X)
+        i, j = np.ascontiguousarray(check_pairs(pairs, len(features)).T)
+        codes = renumber(*check_annotators(annotators, len(i)), self.annotators_, len(i))
+        asked = PairData(features, i, j, np.zeros(len(i), dtype=bool), codes, self.annotators_)
+        x = self.fitted_.scaled(features)
+        F = memberships(self.model_, x).double()
+        B = self.fitted_.pair_agreement(tensors(asked, x)).double()
+        return np.asarray(torch.sigmoid(similar_logits(F[i], F[j], B)).cpu().numpy())
+
+    def objective(
+        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
+    ) -> float:
+        """Paper eq. 13 at the fitted parameters, over all of X and all pairs: mean NLL - volume * logdet(F'F)."""
+        data = self.fitted_.known(self._checked(X, pairs, similar, annotators))
+        asked = tensors(data, self.fitted_.scaled(data.features))
+        F = memberships(self.model_, asked.x).double()
+        nll = pair_nll(F, self.fitted_.pair_agreement(asked).double(), asked).mean()
+        volume = self.report_.chosen.volume
+        return float(nll - volume * (log_volume(F) + F.shape[1] * np.log(len(F)))) if volume else float(nll)
+
+    def posterior(
+        self,
+        X: ArrayLike,
+        pairs: ArrayLike,
+        similar: ArrayLike,
+        annotators: ArrayLike | None = None,
+        *,
+        method: str = "svi",
+        draws: int | None = None,
+        chains: int | None = None,
+        random_state: int = 0,
+        **options: Any,
+    ) -> Any:
+        """Posterior draws as ``arviz.InferenceData``, clusters aligned to ``memberships_`` across draws and chains.
+
+        Groups: posterior (memberships (chain, draw, item, cluster), agreement = B, confusion = A where the form has one),
+        posterior_predictive, log_likelihood and observed_data (similar), constant_data (i, j, annotator). Attributes carry
+        the engine's status, what it leaves out, and how its intervals fared in simulation.
+
+        Args:
+            method: "svi" (a Normal guide over confusion and last layer; ``guide="low-rank"`` or "normal", ``steps``),
+                "nuts" (the same sites by NUTS, or ``sites="confusion"`` alone; ``warmup``), or
+                "ensemble" (whole nets refitted from new starts to reweighted answers).
+            draws: draws per chain (500; "ensemble": 5). chains: "nuts" and "ensemble" 4.
+            options: also ``prior_scale``, the prior deviation of the last layer's weights (default: three times their root
+                mean square).
+        """
+        from pdcc.posterior.draws import SampleConfig
+        from pdcc.posterior.inference_data import to_inference_data
+        from pdcc.posterior.sample import sample
+
+        data = self._checked(X, pairs, similar, annotators)
+        how = SampleConfig.of(method=method, draws=draws, chains=chains, seed=random_state, **options)
+        drawn = sample(self.fitted_, data, how, progress=show_progress(self.progress))
+        return to_inference_data(drawn, self.fitted_.known(data), how, self.fitted_.config)
+
+    def diagnose(
+        self,
+        X: ArrayLike,
+        pairs: ArrayLike,
+        similar: ArrayLike,
+        annotators: ArrayLike | None = None,
+        **options: Any,
+    ) -> "Diagnosis":
+        """Do the answers identify the memberships? See ``pdcc.diagnose`` for the options and what is checked."""
+        from pdcc.identifiability.diagnose import diagnose
+
+        data = self._checked(X, pairs, similar, annotators)
+        return diagnose(self.fitted_, data, progress=show_progress(self.progress), **options)
+
+    def _checked(
+        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
+    ) -> PairData:
+        features = self._features(X)
+        return PairData.from_arrays(features, pairs, similar, annotators, any_shape=features.ndim > 2)
+
+    def _features(self, X: ArrayLike) -> Float32:
+        """Checked features of items like the fitted ones."""
+        check_is_fitted(self, "fitted_")
+        shape = self.fitted_.item_shape
+        features = check_features(X, item_shape=shape, owner=type(self).__name__, any_shape=len(shape) > 1)
+        if features.ndim == 2:
+            validate_data(self, X, skip_check_array=True, reset=False)
+        return features
+
+    def save(self, path: str | Path) -> None:
+        """Write the fitted estimator to the directory ``path``: safetensors and JSON, no code."""
+        save_run(Path(path), *self.described())
+
+    def described(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        """The fitted estimator as named tensors and plain JSON: what ``save`` writes."""
+        check_is_fitted(self, "fitted_")
+        flat, fitted = self._state()
+        plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in self.get_params().items()}
+        params = {k: [int(w) for w in v] if isinstance(v, tuple | list) else v for k, v in plain.items()}
+        params |= {"random_state": self.fitted_.config.seed, "device": str(self.device), "network": None}
+        if isinstance(params.get("confusion"), nn.Module):
+            params["confusion"] = OWN  # modules are code: a run keeps their weights alone
+        return flat, {"estimator": type(self).__name__, "params": params, **fitted}
+
+    def _state(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+        flat, fitted = self.fitted_.state()
+        names = {"feature_names": self.feature_names_in_.tolist()} if hasattr(self, "feature_names_in_") else {}
+        return flat | {"memberships": torch.as_tensor(self.memberships_)}, {"fitted": fitted, **names}
+
+    def _restore(self, flat: dict[str, torch.Tensor], body: dict[str, Any]) -> None:
+        """Undo ``_state``."""
+        try:
+            device = check_device(self.device)
+        except ValueError:
+            logger.warning("device %r is not available here: loaded to the CPU", self.device)
+            device = torch.device("cpu")
+        if "feature_names" in body:
+            self.feature_names_in_ = np.array(body["feature_names"], dtype=object)
+        self._adopt(Fitted.restore(flat, body["fitted"], device, self.own_parts()), flat["memberships"].numpy())
+
+    @classmethod
+    def load(cls, path: str | Path, *, network: Any = None, confusion: nn.Module | None = None) -> Self:
+        """Read what ``save`` wrote; raises ``ArtifactError`` for anything foreign, damaged or altered.
+
+        Nothing in the directory is executed: what was fitted with a network or confusion of your own wants them passed again.
+        """
+        flat, body = load_run(Path(path))
+        if body.get("estimator") != cls.__name__:
+            raise ArtifactError(
+                f"{path}: expected a saved {cls.__name__}, found {body.get('estimator')!r}. Load it with that class."
+            )
+        try:
+            own = {"network": network} | ({} if confusion is None else {"confusion": confusion})
+            estimator = cls(**body["params"] | {"hidden": tuple(body["params"]["hidden"])} | own)
+            estimator._restore(flat, body)
+        except ArtifactError as error:
+            raise ArtifactError(f"{path}: {error}") from None
+        except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
+            raise ArtifactError(
+                f"{path}: its description does not fit its tensors ({error}). It was altered; restore it or fit again."
+            ) from error
+        return estimator
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Pyro guides hold traces and weak references; ship tensors as arrays and rebuild the program on arrival.
+        state: dict[str, Any] = super().__getstate__()
+        if "fitted_" in state:
+            flat, body = self._state()
+            state = {k: v for k, v in state.items() if k not in ("fitted_", "model_", "guide_")}
+            state["_fitted"] = ({k: v.cpu().numpy() for k, v in flat.items()}, body)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        fitted = state.pop("_fitted", None)
+        super().__setstate__(state)
+        if fitted is not None:
+            self._restore({k: torch.as_tensor(v) for k, v in fitted[0].items()}, fitted[1])
