@@ -1,4 +1,4 @@
-"""How long the rivals take: COP-KMeans and PCK-Means at N = 2000, K = 10, d = 64, one thread, interleaved medians.
+"""How long the other methods take: COP-KMeans and PCK-Means at N = 2000, K = 10, d = 64, one thread, interleaved medians.
 
     OMP_NUM_THREADS=1 python benchmarks/baselines.py [--rounds 5]
 
@@ -30,7 +30,7 @@ def world(n_pairs, flip):
     return X, y, pairs, (y[pairs[:, 0]] == y[pairs[:, 1]]) ^ (rng.random(n_pairs) < flip)
 
 
-def rivals():
+def others():
     for n_init in (1, 10):
         yield f"COPKMeans, n_init={n_init}", COPKMeans(K, n_init=n_init, on_infeasible="relax", random_state=0)
         yield f"PCKMeans, n_init={n_init}", PCKMeans(K, n_init=n_init, random_state=0)
@@ -43,13 +43,14 @@ def main():
     args = parser.parse_args()
     print(f"N = {N}, K = {K}, d = {D}; median of {args.rounds} interleaved rounds")
     print(
-        "public packages for COP-KMeans and PCK-Means: 3-21 s a fit at M = 2000 (stated, not measured here)", flush=True
+        "public packages for COP-KMeans and PCK-Means: 3-21 s per fit at M = 2000 (stated, not measured here)",
+        flush=True,
     )
     for n_pairs, flip in WORLDS:
         X, y, pairs, similar = world(n_pairs, flip)
         seconds, fitted = {}, {}
         for _ in range(args.rounds):
-            for name, est in rivals():
+            for name, est in others():
                 began = time.perf_counter()
                 fitted[name] = est.fit(X, pairs, similar)
                 seconds.setdefault(name, []).append(time.perf_counter() - began)

@@ -2,7 +2,7 @@
 
     python benchmarks/sbc.py [--replicates 200] [--engines svi normal nuts ensemble] [--jobs 2] [-o results]
 
-Truth comes from a prior one can draw from (pdcc.criticism.prior): Normal last layer on fixed features, Dirichlet columns of A,
+Truth comes from a prior one can draw from (pdcc.experiments.sbc_prior): Normal last layer on fixed features, Dirichlet columns of A,
 no volume. Resumable. Prints coverage of 50, 80 and 90 % intervals, and writes rank histograms.
 """
 
@@ -10,8 +10,9 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from pdcc.criticism.sbc import check_sbc, plot_sbc, run_sbc
+from pdcc.criticism.sbc import check_sbc, run_sbc
 from pdcc.experiments.sbc_prior import Simulator, engine
+from pdcc.plots import plot_sbc
 
 OPTIONS = {
     "svi": {"draws": 200, "steps": 400},

@@ -9,8 +9,10 @@ from unittest.mock import patch
 import numpy as np
 from tqdm.auto import tqdm
 
-from pdcc import PairData, metrics, partition
-from pdcc.experiments.presets import tasks
+from pdcc import PairData, metrics
+from pdcc.auto import initialise
+from pdcc.data.splits import split
+from pdcc.experiments import tasks
 
 TASKS = ("cifar10n-clean", "cifar10n-aggre", "cifar10n-random1", "cifar10n-worse")
 WIDTHS = (2, 4)
@@ -20,17 +22,18 @@ HELD_OUT = 0.1
 def start_accuracy(task: str, trial: int, seed: int) -> list[float]:
     """Of each width, on one trial of a task."""
     problem, own_seed = tasks.load(task, trial, seed), 1000 * seed + trial
-    shown = PairData.from_arrays(problem.X, problem.pairs, problem.similar).split(HELD_OUT, own_seed)[0]
+    data = PairData.from_arrays(problem.X, problem.pairs, problem.similar)
+    shown = split(data, HELD_OUT, own_seed).train(data)
     out = []
     for width in WIDTHS:
-        with patch.object(partition, "COMPONENTS", width):
-            way = partition.Partitioner(shown.features, "unit", problem.n_clusters, own_seed)
+        with patch.object(initialise, "COMPONENTS", width):
+            way = initialise.Partitioner(shown.features, "unit", problem.n_clusters, own_seed)
         out.append(metrics.acc(problem.truth[0], way.guided(shown, tries=10)))
     return out
 
 
 def main() -> None:
-    """A Markdown row a task."""
+    """One Markdown row per task."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--trials", type=int, default=5)
