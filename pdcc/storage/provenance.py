@@ -2,6 +2,7 @@
 
 import hashlib
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 
@@ -12,13 +13,13 @@ def package_versions() -> dict[str, str]:
 
 def source_hash() -> str:
     """Twelve digits that tell one state of pdcc's source from another: versions do not change with every commit."""
-    import pdcc.inference
-    import pdcc.models
-
-    parts = {"models": pdcc.models, "inference": pdcc.inference, "": pdcc}
+    parts = {"models": "pdcc.models", "inference": "pdcc.inference", "": "pdcc"}
     digest = hashlib.sha256()
     for name, package in parts.items():
-        root = Path(package.__path__[0])
+        found = find_spec(package)  # where it lies, without importing it
+        if found is None or not found.submodule_search_locations:
+            raise ModuleNotFoundError(f"{package}: expected an installed package, found none. Install pdcc again.")
+        root = Path(found.submodule_search_locations[0])
         for path in sorted(root.rglob("*.py")):
             within = path.relative_to(root)
             # Installed, models and inference lie inside pdcc; in a checkout, beside it.
