@@ -14,7 +14,7 @@ app = typer.Typer(
     help="Probabilistic deep constrained clustering: memberships from features and noisy same/different answers.",
     epilog="Start with: pdcc demo. Exit codes: 0 done, 1 a check failed (with --strict), 2 bad input, 130 interrupted (everything so far is kept).",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

@@ -95,7 +95,7 @@ def test_resume_ends_at_the_same_bits(tmp_path, monkeypatch, optimizer, steps):
         return original(self, *args, **kwargs)
 
     path = tmp_path / "state.safetensors"
-    monkeypatch.setattr(sys.modules["pdcc.inference.fit"], "CHECKPOINT_SECONDS", 0.0)  # the name is also a function's
+    monkeypatch.setattr(sys.modules["pdcc.inference.svi"], "CHECKPOINT_SECONDS", 0.0)
     monkeypatch.setattr(torch.optim.Optimizer, "zero_grad", dies)
     model, guide = model_and_guide()
     with pytest.raises(Killed):
@@ -223,7 +223,7 @@ class OneDevice(TorchDispatchMode):
 
 
 def meta_step(form: str, exact: bool, plant: bool = False) -> None:
-    from pdcc.inference.svi import quiet_pyro
+    from pdcc.inference.isolation import isolated
 
     meta = torch.device("meta")
     train, _ = problem()
@@ -232,7 +232,7 @@ def meta_step(form: str, exact: bool, plant: bool = False) -> None:
     pairs = train.to(meta)
     index = torch.arange(32, device=meta)
     guide = map_guide(model)
-    with quiet_pyro(0, meta):
+    with isolated(0, meta):
         guide(pairs.batch(index))
         optimizer = make_optimizer(model, guide, CONFIG, fused=False)
         if plant:
@@ -275,18 +275,20 @@ def test_cuda_losses_match_the_cpu():
 @pytest.mark.parametrize("form", ["none", "sigmoid", "stochastic"])
 def test_a_posterior_step_stays_on_one_device(form):
     """The head model under its guide on the meta device: all sites, the volume and the partition."""
-    from pdcc.inference.svi import quiet_pyro
-    from pdcc.models.last_layer import LastLayerModel
+    from pdcc.inference.isolation import isolated
+    from pdcc.models.last_layer import LastLayerModel, uncertain_confusion
 
     meta = torch.device("meta")
     train, _ = problem()
     fitted, _ = model_and_guide(form)
-    model = LastLayerModel(fitted, 4, 1.0, len(train)).to(meta)
+    model = LastLayerModel(fitted, 4, 1.0, len(train), uncertain_confusion(fitted.confusion, 3, None, torch.eye(3))).to(
+        meta
+    )
     pairs = train.to(meta)
     every = torch.arange(len(pairs), device=meta)
     batch = PairBatch(pairs.x, pairs.similar, every, torch.cat([pairs.i, pairs.j]))
     guide = map_guide(model)
-    with quiet_pyro(0, meta):
+    with isolated(0, meta):
         guide(batch)
         with OneDevice():
             loss = negative_elbo(model, guide, batch)
