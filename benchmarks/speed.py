@@ -2,7 +2,8 @@
 
     python benchmarks/speed.py [--rounds 15] [--seeds 10]
 
-1. One SVI step of pdcc against a lean hand-written torch loop: same net (512-512-512-10), same data, same fused Adam.
+1. One SVI step of pdcc against a lean hand-written torch loop: same net (512-512-512-10), same data, same fused Adam; and
+   the same step by plain pyro.infer.SVI with pyro.optim.
 2. An epoch with the exact volume of all N items against the minibatch volume.
 3. Paired seeds: do minibatch and full volume end at the same accuracy?
 """
@@ -12,12 +13,14 @@ import statistics
 import time
 
 import numpy as np
+import pyro
 import torch
+from pyro.infer import SVI, Trace_ELBO
 
 from pdcc import VolMaxDCC, datasets, metrics
 from pdcc.annotators import draw_pairs, machine_annotator
 from pdcc.inference import FitConfig, PairTensors, make_optimizer, map_guide, negative_elbo
-from pdcc.inference.svi import quiet_pyro
+from pdcc.inference.isolation import isolated
 from pdcc.models import AnnotationModel, Membership, make_confusion
 
 N = M = 10_000
@@ -36,7 +39,8 @@ def ours(pairs, form="sigmoid"):
     torch.manual_seed(0)
     model = AnnotationModel(Membership(D, K, (512, 512)), make_confusion(form, K), n_pairs=M, volume=VOLUME)
     guide = map_guide(model)
-    guide(pairs.batch(torch.arange(2)))
+    with isolated(0, torch.device("cpu")):
+        guide(pairs.batch(torch.arange(2)))  # lays out its parameters
     optimizer = make_optimizer(model, guide, FitConfig())
 
     def step(index, exact=False):
@@ -47,6 +51,15 @@ def ours(pairs, form="sigmoid"):
         return loss
 
     return step
+
+
+def plain(pairs, form="sigmoid"):
+    """The same step by Pyro's own SVI and optimiser, over param sites."""
+    pyro.clear_param_store()
+    torch.manual_seed(0)
+    model = AnnotationModel(Membership(D, K, (512, 512)), make_confusion(form, K), n_pairs=M, volume=VOLUME)
+    svi = SVI(model, map_guide(model), pyro.optim.Adam({"lr": 1e-3}), Trace_ELBO())
+    return lambda index: svi.step(pairs.batch(index))
 
 
 def lean(pairs):
@@ -85,23 +98,28 @@ def seconds(step, index, repeats, **options):
     return (time.perf_counter() - began) / repeats
 
 
-def step_ratio(batch, rounds):
+def step_times(batch, rounds):
+    """Medians of interleaved rounds: our step, the lean one, and that of plain SVI, in seconds."""
     pairs = world()
-    mine, plain = ours(pairs), lean(pairs)
+    mine, by_hand, by_pyro = ours(pairs), lean(pairs), plain(pairs)
     index = torch.arange(batch)
     repeats = 20 if batch <= 128 else 6
-    with quiet_pyro(0, torch.device("cpu")):
-        seconds(mine, index, 5), seconds(plain, index, 5)
-        rows = [(seconds(mine, index, repeats), seconds(plain, index, repeats)) for _ in range(rounds)]
-    a, b = (statistics.median(column) for column in zip(*rows, strict=True))
-    return a / b, a, b
+
+    def one_round(n):
+        with isolated(0, torch.device("cpu")):
+            first = seconds(mine, index, n), seconds(by_hand, index, n)
+        return *first, seconds(by_pyro, index, n)
+
+    one_round(5)
+    rows = [one_round(repeats) for _ in range(rounds)]
+    return [statistics.median(column) for column in zip(*rows, strict=True)]
 
 
 def volume_ratio(rounds):
     pairs = world()
     step = ours(pairs)
     index = torch.arange(128)
-    with quiet_pyro(0, torch.device("cpu")):
+    with isolated(0, torch.device("cpu")):
         seconds(step, index, 3)
         rows = [(seconds(step, index, 1, exact=True), seconds(step, index, 10)) for _ in range(rounds)]
     full, mini = (statistics.median(column) for column in zip(*rows, strict=True))
@@ -139,9 +157,13 @@ def main():
     args = parser.parse_args()
     torch.set_num_threads(1)
     for batch in (128, 1024):
-        ratio, a, b = step_ratio(batch, args.rounds)
+        mine, by_hand, by_pyro = step_times(batch, args.rounds)
         print(
-            f"SVI step / lean torch step, batch {batch}: {ratio:.3f}  ({1e3 * a:.2f} ms, {1e3 * b:.2f} ms)", flush=True
+            f"SVI step / lean torch step, batch {batch}: {mine / by_hand:.3f}  ({1e3 * mine:.2f} ms, {1e3 * by_hand:.2f} ms)"
+        )
+        print(
+            f"plain pyro.infer.SVI / lean torch step, batch {batch}: {by_pyro / by_hand:.3f}  ({1e3 * by_pyro:.2f} ms)",
+            flush=True,
         )
     ratio, full, mini = volume_ratio(args.rounds)
     print(
