@@ -54,13 +54,14 @@ class AnnotationModel(Module):
     objective is the paper's eq. 13 (plus ``partition_weight`` times the mean cross-entropy of the labels).
 
     Examples:
-        >>> import torch
+        >>> import pyro, torch
         >>> from pdcc.inference import PairTensors
         >>> from pdcc.models import AnnotationModel, Membership, StochasticConfusion
         >>> pairs = PairTensors(torch.randn(6, 2), torch.tensor([0, 2]), torch.tensor([1, 5]), torch.tensor([1.0, 0.0]))
         >>> model = AnnotationModel(Membership(2, 3), StochasticConfusion(3), n_pairs=2, volume=0.01)
-        >>> model(pairs.batch(torch.arange(2))).shape  # memberships of the endpoints
-        torch.Size([4, 3])
+        >>> trace = pyro.poutine.trace(model).get_trace(pairs.batch(torch.arange(2)))
+        >>> [name for name in ("confusion_columns", "similar", "volume") if name in trace.nodes]
+        ['confusion_columns', 'similar', 'volume']
     """
 
     def __init__(
@@ -86,14 +87,14 @@ class AnnotationModel(Module):
         self.register_buffer("partition_concentration", torch.ones(K, K) + torch.eye(K))
 
     def forward(self, batch: PairBatch) -> Tensor:
-        """Tell the story of one batch; returns the memberships of its endpoints, (2b, K)."""
+        """The generative story of one batch; returns the memberships of its endpoints, (2b, K)."""
         membership = self.membership
         f: Tensor = membership(batch.x)
-        self.tell(f, f if batch.x_all is None else membership(batch.x_all), batch)
+        self.from_memberships(f, f if batch.x_all is None else membership(batch.x_all), batch)
         return f
 
-    def tell(self, f: Tensor, counted: Tensor, batch: PairBatch) -> None:
-        """From memberships on: f (2b, K) of the endpoints, and those whose volume counts, (n, K)."""
+    def from_memberships(self, f: Tensor, counted: Tensor, batch: PairBatch) -> None:
+        """The story from the memberships on: f (2b, K) of the endpoints, and those whose volume counts, (n, K)."""
         left, right = f.chunk(2)
         logits = similar_logits(left, right, self.agreement(batch))
 

@@ -63,6 +63,16 @@ class VolMaxDCC(PairEstimator):
             with "per-annotator" these are the shared ones, and annotator_confusion_ (R, K, K) those of annotators_, else None;
         history_ (one dict per epoch); status_ and message_; report_ (what was compared, chosen and why);
         model_ and guide_ (the Pyro program and its point-estimate guide); fitted_ (all of it, as later steps take it); n_features_in_.
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import VolMaxDCC
+        >>> X = np.repeat(np.eye(3), 20, axis=0) + 0.01 * np.arange(60)[:, None]
+        >>> pairs = np.array([[i, (7 * i + 1) % 60] for i in range(60)])
+        >>> similar = pairs[:, 0] // 20 == pairs[:, 1] // 20
+        >>> est = VolMaxDCC(3, hidden=(16,), epochs=5, random_state=0).fit(X, pairs, similar)
+        >>> est.predict_proba(X[:2]).shape
+        (2, 3)
     """
 
     def __init__(
@@ -192,6 +202,11 @@ class VanillaDCC(PairEstimator):
     """VolMaxDCC with A = I and no volume (the paper's VanillaDCC), and all the shared preprocessing: the baseline to beat.
 
     Takes the same arguments less ``confusion``, ``confusion_lr``, ``volume`` and ``volume_estimator``.
+
+    Examples:
+        >>> from pdcc import VanillaDCC
+        >>> VanillaDCC(4, hidden=(32,)).get_params()["hidden"]
+        (32,)
     """
 
     def __init__(

@@ -25,6 +25,12 @@ class PairData:
     features: (N, d) float32, or (N, ...). i, j: (M,) row numbers. similar: (M,) bool.
     annotator: (M,) numbers into ``annotator_names``, or None. item_ids: (N,) names of the items, or None.
     self_pairs: how many pairs of an item with itself were dropped.
+
+    Examples:
+        >>> from pdcc import PairData
+        >>> data = PairData.from_arrays([[0.0], [0.1], [5.0]], [[0, 1], [1, 2]], [1, 0])
+        >>> len(data), data.n_items, data.similar.tolist()
+        (2, 3, [True, False])
     """
 
     features: Float32
@@ -115,7 +121,7 @@ class PairData:
         for column in frame.columns:
             if frame[column].isna().any():
                 fix = (
-                    "Name everyone, or leave the column out."
+                    "Name the annotator of every answer, or leave the column out."
                     if column == "annotator"
                     else "Drop the rows that were not answered."
                 )
@@ -149,13 +155,13 @@ class PairData:
         )
 
     def recode(self, names: tuple[Any, ...]) -> "PairData":
-        """The same pairs, annotators numbered as in ``names``; who is not among them, or is not known, gets ``len(names)``."""
+        """The same pairs, annotators numbered as in ``names``; one who is not among them, or is not known, gets ``len(names)``."""
         codes = renumber(self.annotator, self.annotator_names, names, len(self))
         return replace(self, annotator=codes, annotator_names=names)
 
     @property
     def n_annotators(self) -> int:
-        """How many annotators these answers are by; 0 where nobody is known."""
+        """How many annotators these answers are by; 0 where none are known."""
         return 0 if self.annotator is None else len(np.unique(self.annotator))
 
     def present(self) -> list[Any]:
@@ -224,13 +230,13 @@ def _look_up(pairs: ArrayLike, ids: NDArray[Any]) -> Ints:
 def renumber(codes: Ints | None, names: tuple[Any, ...], known: tuple[Any, ...], n_pairs: int) -> Ints:
     """Numbers into ``known`` (M,) for numbers into ``names`` (M,); ``len(known)`` for those not among them, or all."""
     number = {name: r for r, name in enumerate(known)}
-    # One more entry: who had no name before has none now.
+    # One more entry: an annotator without a name before has none now.
     table = np.array([*(number.get(name, len(known)) for name in names), len(known)], dtype=np.int64)
     return np.full(n_pairs, len(known), dtype=np.int64) if codes is None else table[codes]
 
 
 def check_annotators(annotators: ArrayLike | None, n_pairs: int) -> tuple[Ints | None, tuple[Any, ...]]:
-    """Numbers (M,) into the names of the annotators, and the names; None and () where nobody is named."""
+    """Numbers (M,) into the names of the annotators, and the names; None and () where none are named."""
     if annotators is None:
         return None, ()
     names = pd.Series(np.asarray(annotators).ravel() if np.asarray(annotators).ndim == 1 else [])

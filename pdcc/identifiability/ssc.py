@@ -121,6 +121,12 @@ def check_ssc(
     Stops after work that an ordinary core does in about ``work_limit`` seconds, counted in arithmetic: the same input, options and
     ``random_state`` give the same answer on a busy machine. ``time_limit``, in seconds by the clock, breaks off besides; what is
     open then is "undecided".
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import check_ssc
+        >>> str(check_ssc(np.eye(4)).verdict), str(check_ssc(0.5 * np.eye(4) + 0.125).verdict)
+        ('satisfied', 'violated')
     """
     began = time.perf_counter()
     F = check_memberships(memberships)
