@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test check format bench bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human bench-baselines bench-tables clean
+.PHONY: demo test test-slow check format bench bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human bench-baselines bench-tables clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -18,8 +18,13 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/pdcc demo
 
+# One thread each: two processes on two cores, and threads that wait for a core cost more than they compute.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+
+# What takes long: notebooks, pages, the wheel, scikit-learn's checks, the golden record, statistics over many fits.
+test-slow: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

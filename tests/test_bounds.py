@@ -227,20 +227,18 @@ def test_r_net_invariances(seed, c):
     assert r_net([W @ rotation, U]) == pytest.approx(base)  # nor a rotation of the features
 
 
-def test_net_weights_are_the_linear_layers():
+def test_net_weights_are_the_linear_layers_with_their_biases():
+    """A 1 is appended to the features and handed on from layer to layer: the biases are its weights."""
     torch.manual_seed(0)
     net = Membership(4, 3, hidden=(6, 5), dropout=0.1)
     weights = net_weights(net)
-    assert [w.shape for w in weights] == [(6, 4), (5, 6), (3, 5)]
+    assert [w.shape for w in weights] == [(7, 5), (6, 7), (3, 6)]
     assert all(w.dtype == np.float64 for w in weights)
+    x = torch.randn(7, 4)
+    by_hand = np.column_stack([x.double().numpy(), np.ones(7)])
+    for w in weights[:-1]:
+        by_hand = np.maximum(by_hand @ w.T, 0)
     with torch.no_grad():
-        for layer in net.layers:
-            if isinstance(layer, torch.nn.Linear):
-                layer.bias.zero_()
-        x = torch.randn(7, 4)
-        by_hand = x.double().numpy()
-        for w in weights[:-1]:
-            by_hand = np.maximum(by_hand @ w.T, 0)
         np.testing.assert_allclose(by_hand @ weights[-1].T, net.eval().logits(x).numpy(), atol=1e-5)
 
 

@@ -207,6 +207,7 @@ def test_partition_weight_follows_the_start():
         assert est.report_.chosen.partition_weight == weight
 
 
+@pytest.mark.slow
 def test_confusion_and_volume_pay_under_structured_noise():
     """Three blobs, one of which the annotator takes for another half of the time: with A they come apart again.
 
@@ -290,6 +291,7 @@ def test_rounding_is_no_direction():
     assert np.isfinite(nothing.embed(data)).all()
 
 
+@pytest.mark.slow
 def test_a_wrong_labeller_is_not_followed_away_from_stable_clusters():
     """Answers read off one wrong labelling: held-out answers applaud it, the items' neighbours do not."""
     blobs = make_blobs(n=300, n_pairs=1, seed=4)
@@ -341,6 +343,7 @@ def test_a_diverging_attempt_to_hold_on_is_left(monkeypatch):
     assert "diverged" in est.report_.reason
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("init", ["pairs", "kmeans"])
 def test_stable_clusters_beside_the_point_are_let_go(init):
     """Three clear clusters that the answers do not care about, and a weak feature that they do."""

@@ -79,6 +79,7 @@ def test_resume_with_no_run_starts_one(files):
     assert (files / "run" / "run.json").exists()
 
 
+@pytest.mark.slow
 def test_a_killed_fit_resumes_to_the_same_bits(files):
     """kill -9 in mid-training, then --resume; parameters equal those of a run that was left alone."""
     options = [
@@ -181,7 +182,8 @@ def test_debug_shows_the_traceback(files):
 
 
 def test_demo_prints_the_table_and_leaves_a_run(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("pdcc.experiments.demo.N_PAIRS", 400)
+    for name, value in {"N_PAIRS": 400, "EPOCHS": 3, "DRAWS": 5, "RESTARTS": 2}.items():
+        monkeypatch.setattr(f"pdcc.experiments.demo.{name}", value)
     assert pdcc("-q", "demo", "-o", tmp_path / "demo") == 0
     out = capsys.readouterr().out
     assert "400 pairs" in out

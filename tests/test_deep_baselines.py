@@ -75,6 +75,7 @@ def test_pairs_help_where_features_do_not_tell_which_clusters_are_meant(baseline
         assert acc(corner[:, side], found.labels_) >= 0.95
 
 
+@pytest.mark.slow
 @BOTH
 def test_digits_with_clean_pairs_are_no_worse_than_k_means(baseline):
     gains = []

@@ -121,34 +121,6 @@ def test_annotators_are_held_out_whole(noisy_blobs):
     assert few.report_.held_out == "pairs"
 
 
-def test_paper_preset_is_the_papers():
-    p = VolMaxDCC.paper(10, volume=1e-3).get_params()
-    assert (p["optimizer"], p["lr"], p["confusion_lr"], p["batch_size"], p["hidden"]) == (
-        "sgd",
-        0.5,
-        0.1,
-        128,
-        (512, 512),
-    )
-    assert (p["confusion"], p["init"], p["dropout"], p["scale"], p["volume"], p["partition_weight"]) == (
-        "sigmoid",
-        "random",
-        0.0,
-        None,
-        1e-3,
-        0.0,
-    )
-    est = VolMaxDCC.paper(3, epochs=1, random_state=0, lr=1e-9, confusion_lr=1e-9)
-    X, pairs, y = np.eye(6, dtype=np.float32), np.array([[0, 1], [2, 3], [4, 5], [0, 5]]), [1, 0, 1, 0]
-    est.fit(X, pairs, y)
-    start = 1 / (1 + np.exp(-(2 * np.eye(3) - 1)))
-    np.testing.assert_allclose(est.agreement_, start, atol=1e-6)
-    assert est.confusion_ is None
-    v = VanillaDCC.paper(3)
-    assert v.get_params()["optimizer"] == "sgd"
-    assert "confusion" not in v.get_params()
-
-
 def test_n_init_keeps_the_best_restart(noisy_blobs):
     a = noisy_blobs.answers
     setting = QUICK | {"init": "random", "epochs": 3, "confusion": "none", "volume": 0.0}
@@ -219,7 +191,7 @@ def test_foreign_and_tampered_files_are_refused(tmp_path, monkeypatch, fitted):
         ({"format": "other"}, "found 'other'"),
         ({"tensors": "../../etc/passwd"}, "passwd'.* missing"),
         ({"estimator": "VanillaDCC"}, "found 'VanillaDCC'"),
-        ({"fitted": described["fitted"] | {"n_features": 99}}, "does not fit"),
+        ({"fitted": described["fitted"] | {"item_shape": [99]}}, "does not fit"),
     ):
         save_run(run, flat, described | change)
         refused(words)
@@ -337,6 +309,7 @@ class FromLabels(VolMaxDCC):
         return self.fit(X, y).labels_
 
 
+@pytest.mark.slow
 def test_scikit_learn_conventions():
     """All of scikit-learn's checks on an adapter that only supplies pairs."""
     est = FromLabels(2, hidden=(4,), epochs=1, scale=None, init="kmeans", confusion="none", volume=0.0, random_state=0)

@@ -33,6 +33,7 @@ def code_cells(path: Path) -> list[dict[str, Any]]:
     return [cell for cell in cells if cell["cell_type"] == "code"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs_at_small_sizes(path, tmp_path):
     environment = os.environ | {"PDCC_NOTEBOOK_QUICK": "1", "OMP_NUM_THREADS": "1"}

@@ -184,6 +184,7 @@ def test_bank_and_study_draw_every_row():
     assert plots.plot_study(medians, ax=(given := own_axes())) is given
 
 
+@pytest.mark.slow
 def test_matplotlib_comes_late_and_pyplot_never():
     code = (
         "import sys\n"
