@@ -11,13 +11,13 @@ from torch import Tensor
 def negative_elbo(model: PyroModule, guide: PyroModule, *args: Any) -> Tensor:
     """log q - log p at one draw of a reparameterised guide: what ``Trace_ELBO().differentiable_loss`` returns for it.
 
-    Pyro's own version reads the loss back twice a step (a NaN check and an ``.item()``), which stalls a GPU;
-    divergence is looked for once an epoch instead.
+    Pyro's own version reads the loss back twice per step (a NaN check and an ``.item()``), which stalls a GPU;
+    divergence is looked for once per epoch instead.
     """
     drawn = poutine.trace(guide).get_trace(*args)
-    told = poutine.trace(poutine.replay(model, trace=drawn)).get_trace(*args)
-    told_density, drawn_density = sum(_log_densities(told)), sum(_log_densities(drawn))
-    return cast(Tensor, drawn_density - told_density)
+    replayed = poutine.trace(poutine.replay(model, trace=drawn)).get_trace(*args)
+    model_density, guide_density = sum(_log_densities(replayed)), sum(_log_densities(drawn))
+    return cast(Tensor, guide_density - model_density)
 
 
 def _log_densities(trace: poutine.Trace) -> list[Tensor]:

@@ -157,7 +157,7 @@ class ShiftedConfusion(AnnotatorConfusion):
 
 
 def make_confusion(form: str, n_clusters: int, n_annotators: int = 0) -> Confusion:
-    """The confusion called ``form``, one of ``CONFUSIONS``; "per-annotator" is "stochastic" where nobody is known."""
+    """The confusion called ``form``, one of ``CONFUSIONS``; "per-annotator" is "stochastic" where no annotators are known."""
     if form == "none":
         return NoConfusion(n_clusters)
     if form in ("sigmoid", "sigmoid-paper"):

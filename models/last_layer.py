@@ -60,12 +60,12 @@ class LastLayerModel(AnnotationModel):
         self.scale = scale
 
     def forward(self, batch: PairBatch) -> Tensor:
-        """Tell the story; returns the memberships of all items, (N, K)."""
+        """The generative story; returns the memberships of all items, (N, K)."""
         weight = self.fixed
         if weight is None:
             weight = pyro.sample("weight", dist.Normal(self.zero, self.scale).to_event(2))
         F = torch.softmax(batch.x @ weight, dim=-1)
-        self.tell(F.index_select(0, batch.rows), F, batch)
+        self.from_memberships(F.index_select(0, batch.rows), F, batch)
         return F
 
 

@@ -1,4 +1,4 @@
-"""What all our Pyro modules share: weights that are param sites for everyone, and plain tensors for our own loop."""
+"""What all our Pyro modules share: weights that are param sites for any Pyro program, and plain tensors for our own loop."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -28,7 +28,7 @@ class Answers:
 def draw_pairs(n_items: int, n_pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """Uniform pairs of two different items, (M, 2); pairs may repeat."""
     if n_items < 2:
-        raise ValueError(f"n_items: expected at least 2, found {n_items}.")
+        raise ValueError(f"n_items: expected at least 2, found {n_items}. A pair takes two items.")
     i = rng.integers(n_items, size=n_pairs)
     j = (i + rng.integers(1, n_items, size=n_pairs)) % n_items
     return np.column_stack([i, j])
@@ -74,7 +74,9 @@ def machine_annotator(
     X, truth = np.asarray(X), np.asarray(classes)
     shown, n_classes = _learning_order(truth, seed)
     if n_labels < n_classes:
-        raise ValueError(f"n_labels: expected at least one a class ({n_classes}), found {n_labels}.")
+        raise ValueError(
+            f"n_labels: expected at least one per class ({n_classes}), found {n_labels}. Reveal more labels."
+        )
     return answer_by_labels(truth, _learn(X, truth, shown[:n_labels]), pairs)
 
 
@@ -100,16 +102,18 @@ def machine_annotators(
     """
     X, truth, pairs = np.asarray(X), np.asarray(classes), np.asarray(pairs)
     if not 0.0 <= flip_rate < 1.0:
-        raise ValueError(f"flip_rate: expected a share from 0 to below 1, found {flip_rate!r}.")
+        raise ValueError(
+            f"flip_rate: expected a share from 0 to below 1, found {flip_rate!r}. Pass 0.1 for one wrong answer in ten."
+        )
     if n_annotators < 1:
-        raise ValueError(f"n_annotators: expected at least 1, found {n_annotators}.")
-    who = np.random.default_rng([seed, n_annotators]).integers(n_annotators, size=len(pairs))
+        raise ValueError(f"n_annotators: expected at least 1, found {n_annotators}. Raise it.")
+    annotators = np.random.default_rng([seed, n_annotators]).integers(n_annotators, size=len(pairs))
     similar = np.zeros(len(pairs), dtype=bool)
-    for r in np.unique(who):
-        mine = who == r
+    for r in np.unique(annotators):
+        mine = annotators == r
         similar[mine] = _hit(X, truth, pairs[mine], flip_rate, tolerance, [seed, int(r)]).similar
     wrong = (truth[pairs[:, 0]] == truth[pairs[:, 1]]) != similar
-    return Answers(pairs, similar, float(wrong.mean()), who if n_annotators > 1 else None)
+    return Answers(pairs, similar, float(wrong.mean()), annotators if n_annotators > 1 else None)
 
 
 def _learning_order(truth: NDArray[Any], seed: int | list[int]) -> tuple[NDArray[np.int64], int]:
@@ -197,25 +201,25 @@ def mixed_annotators(
 ) -> Answers:
     """R annotators, each with a confusion of their own, (R, K, K); every pair goes to one of them at random."""
     F, A = np.asarray(memberships, dtype=np.float64), np.asarray(confusions, dtype=np.float64)
-    who = rng.integers(len(A), size=len(pairs))
+    annotators = rng.integers(len(A), size=len(pairs))
     similar = np.zeros(len(pairs), dtype=bool)
     for r, matrix in enumerate(A):
-        mine = who == r
+        mine = annotators == r
         similar[mine] = answer_through(F, pairs[mine], matrix, rng).similar if mine.any() else similar[mine]
-    return Answers(pairs, similar, flip_rate(F.argmax(axis=1), pairs, similar), who)
+    return Answers(pairs, similar, flip_rate(F.argmax(axis=1), pairs, similar), annotators)
 
 
 def worker_pairs(classes: ArrayLike, answers: NDArray[np.int64], n_pairs: int, rng: np.random.Generator) -> Answers:
     """Pairs of items that one worker has labelled both of, from a table of labels (N, R), -1 where there is none."""
     truth = np.asarray(classes)
-    every, who = [], []
+    every, labelled_by = [], []
     for worker in range(answers.shape[1]):
         items = np.flatnonzero(answers[:, worker] >= 0)
         a, b = np.triu_indices(len(items), k=1)
         every.append(np.column_stack([items[a], items[b]]))
-        who.append(np.full(len(a), worker))
-    all_pairs, all_who = np.concatenate(every), np.concatenate(who)
+        labelled_by.append(np.full(len(a), worker))
+    all_pairs, all_workers = np.concatenate(every), np.concatenate(labelled_by)
     chosen = rng.permutation(len(all_pairs))[:n_pairs]
-    pairs, workers = all_pairs[chosen], all_who[chosen]
+    pairs, workers = all_pairs[chosen], all_workers[chosen]
     similar = answers[pairs[:, 0], workers] == answers[pairs[:, 1], workers]
     return Answers(pairs, similar, flip_rate(truth, pairs, similar), workers)

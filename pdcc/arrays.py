@@ -1,4 +1,4 @@
-"""Types of arrays: one name, one precision."""
+"""Types of arrays and seeds: one name, one precision."""
 
 from typing import Any
 
@@ -10,3 +10,5 @@ Float64 = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]  # of either precision
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+# What a ``random_state`` may be: a seed, a numpy generator, or None for a fresh one.
+RandomState = int | np.random.RandomState | np.random.Generator | None

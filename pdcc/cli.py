@@ -75,7 +75,8 @@ def fit(
     seed: Seed = 0,
     epochs: Annotated[str, typer.Option(help="At most this many passes over the pairs: auto or a number.")] = "auto",
     confusion: Annotated[
-        str, typer.Option(help="Annotators' confusion: auto, none, sigmoid, stochastic or per-annotator.")
+        str,
+        typer.Option(help="Annotators' confusion: auto, none, sigmoid, sigmoid-paper, stochastic or per-annotator."),
     ] = "auto",
     volume: Annotated[str, typer.Option(help="Weight of the volume term: auto or a number.")] = "auto",
     scale: Annotated[str, typer.Option(help="Feature scaling: auto, none, unit or standard.")] = "auto",

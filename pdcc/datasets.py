@@ -51,7 +51,9 @@ def synthetic(n: int = 2000, confusion: ArrayLike | str | None = None, seed: int
         A = np.eye(3)
     elif isinstance(confusion, str):
         if confusion != "paper":
-            raise ValueError(f"confusion: expected None, 'paper' or a 3x3 matrix, found {confusion!r}.")
+            raise ValueError(
+                f"confusion: expected None, 'paper' or a 3x3 matrix, found {confusion!r}. Pass one of these."
+            )
         A = PAPER_CONFUSION
     else:
         A = np.asarray(confusion, dtype=np.float64)
@@ -100,9 +102,9 @@ CIFAR10N_NOISE = ("clean", "aggre", "random1", "random2", "random3", "worse")
 
 
 def cifar10n(noise: str = "worse") -> tuple[Labelled, NDArray[np.int64]]:
-    """CIFAR-10 features and one human label an item (CIFAR-10N); "clean" gives the true labels instead."""
+    """CIFAR-10 features and one human label per item (CIFAR-10N); "clean" gives the true labels instead."""
     if noise not in CIFAR10N_NOISE:
-        raise ValueError(f"noise: expected one of {', '.join(CIFAR10N_NOISE)}, found {noise!r}.")
+        raise ValueError(f"noise: expected one of {', '.join(CIFAR10N_NOISE)}, found {noise!r}. Choose one of them.")
     a = _archive("cifar10n.npz")
     labels = a["y_seen"] if noise == "clean" else a[f"human_{noise}"]
     return _labelled(a), labels.astype(np.int64)
@@ -125,7 +127,7 @@ def _labelled(a: dict[str, NDArray[Any]]) -> Labelled:
 
 @dataclass(frozen=True)
 class Judgments:
-    """DWUG: uses of one word, and people's direct judgments of how related two uses are (similar = judgment >= 3).
+    """DWUG: uses of one word, and annotators' direct judgments of how related two uses are (similar = judgment >= 3).
 
     ``clusters`` were inferred from these same judgments: not independent truth.
     """

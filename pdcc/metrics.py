@@ -12,7 +12,7 @@ def _labels(true: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[Any], NDArra
     a, b = np.asarray(true), np.asarray(predicted)
     if a.ndim != 1 or b.ndim != 1 or len(a) != len(b) or len(a) == 0:
         raise ValueError(
-            f"true, predicted: expected two label arrays of one length, found shapes {a.shape} and {b.shape}."
+            f"true, predicted: expected two label arrays of one length, found shapes {a.shape} and {b.shape}. Pass one label per item in both."
         )
     return a, b
 
@@ -40,7 +40,9 @@ def ari(true: ArrayLike, predicted: ArrayLike) -> float:
 def _memberships(reference: ArrayLike, other: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     a, b = np.asarray(reference, dtype=np.float64), np.asarray(other, dtype=np.float64)
     if a.ndim != 2 or a.shape != b.shape:
-        raise ValueError(f"reference, other: expected two (N, K) arrays of one shape, found {a.shape} and {b.shape}.")
+        raise ValueError(
+            f"reference, other: expected two (N, K) arrays of one shape, found {a.shape} and {b.shape}. Compare solutions with the same items and number of clusters."
+        )
     return a, b
 
 

@@ -34,11 +34,14 @@ EPOCHS, FEWEST_STEPS, LONGEST = 60, 2500, 5
 _NUMBERS = itertools.count()
 
 
+Network = nn.Module | Callable[[], nn.Module]
+
+
 @dataclass(frozen=True)
 class OwnParts:
     """Modules that take the place of ours: a network from items to K logits, or what makes one, and a confusion."""
 
-    network: nn.Module | Callable[[], nn.Module] | None = None
+    network: Network | None = None
     confusion: nn.Module | None = None
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from pdcc.arrays import Bools, Float32, Float64, Ints
+from pdcc.arrays import Bools, Float32, Float64, Ints, RandomState
 from pdcc.errors import PairDataError
 
 # Restarts and K-means tries add to the seed, and numpy takes 32 bits.
@@ -282,7 +282,7 @@ def check_random_state(random_state: Any) -> None:
         )
 
 
-def seed_of(random_state: Any) -> int:
+def seed_of(random_state: RandomState) -> int:
     """One integer seed from a checked ``random_state``; None gives a fresh one."""
     if random_state is None:
         return int(np.random.SeedSequence().generate_state(1)[0] & LARGEST_SEED)

@@ -56,7 +56,7 @@ class ConditionalMixture(Module):
         self.log_variance = nn.Parameter(torch.zeros(n_clusters, latent))
 
     def forward(self, batch: MixtureBatch) -> None:
-        """Tell the story of one batch."""
+        """The generative story of one batch."""
         decoder = self.decoder
         prior = self.mixture()
 

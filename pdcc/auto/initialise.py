@@ -43,7 +43,7 @@ class Start:
     """A partition and how it was made. ``table``: every setting compared and its held-out nats per answer.
 
     ``stable``: plain K-means labels (N,) under the same scaling, where resampling does not shake them, the answers are
-    largely about them, and may all be wrong together (nobody contradicts themselves or others, or too few could); else None.
+    largely about them, and may all be wrong together (no annotator contradicts themselves or others, or too few could); else None.
     ``as_annotator``: the partition is to stand beside the answers as one more annotator. It was made without them and
     is stable, and they are transitive, so that M answers weigh less than M independent ones.
     """
@@ -102,9 +102,9 @@ class Partitioner:
         # Whitening would blow components that are only rounding up to the size of the others.
         deviation = found.std(axis=0)
         self.components = found[:, deviation >= NEGLIGIBLE * deviation.max()]
-        everyone = np.arange(len(features))
+        items = np.arange(len(features))
         rng = np.random.default_rng(seed)
-        self.trial = None if len(everyone) <= TRIAL_ITEMS else np.sort(rng.choice(everyone, TRIAL_ITEMS, replace=False))
+        self.trial = None if len(items) <= TRIAL_ITEMS else np.sort(rng.choice(items, TRIAL_ITEMS, replace=False))
 
     def plain(self, *, tries: int, rows: Ints | None = None, seed: int | None = None) -> Ints:
         """K-means of the scaled features, (N,)."""
@@ -190,8 +190,8 @@ def make_start(
     nothing = np.zeros(len(features), np.int64)
     rate = np.concatenate([answer_nll(nothing, train, test) for train, test in folds]).mean()
     led = guided[best] if init == "pairs" else way.score_guided(folds)
-    told, most = (float(rate - score.mean()) for score in (plain[best], led))
-    trusted = stability >= STABLE and told > 0 and told >= RELEVANT * most and consistent is not False
+    explained, most = (float(rate - score.mean()) for score in (plain[best], led))
+    trusted = stability >= STABLE and explained > 0 and explained >= RELEVANT * most and consistent is not False
     use, reason = False, "Asked for plain K-means."
     if init == "pairs":
         gain = plain[best] - led
@@ -213,15 +213,15 @@ def _first_among_equals(scores: list[Float64], groups: Ints | None, errors: floa
 
 def _decide(gain: float, error: float, stability: float) -> tuple[bool, str]:
     """(let the answers guide the start, why): a stable K-means wins ties."""
-    told = f"guided K-means gains {gain:.4f} +- {error:.4f} nats per held-out answer over plain"
+    measured = f"guided K-means gains {gain:.4f} +- {error:.4f} nats per held-out answer over plain"
     if gain > BURDEN * error:
-        return True, f"Let the answers guide K-means: {told}."
+        return True, f"Let the answers guide K-means: {measured}."
     if stability >= STABLE:
         return (
             False,
-            f"Kept plain K-means: {told}, too little to leave a stable partition (agreement of reruns {stability:.2f}).",
+            f"Kept plain K-means: {measured}, too little to leave a stable partition (agreement of reruns {stability:.2f}).",
         )
     unstable = f"plain K-means is unstable (agreement of reruns {stability:.2f} < {STABLE:g})"
     if gain > 0:
-        return True, f"Let the answers guide K-means: {told}, and {unstable}."
-    return False, f"Kept plain K-means: {told}; but {unstable}."
+        return True, f"Let the answers guide K-means: {measured}, and {unstable}."
+    return False, f"Kept plain K-means: {measured}; but {unstable}."

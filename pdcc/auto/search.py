@@ -94,32 +94,34 @@ def search(
         best, chosen, words = _keep_neighbours_together(trainer, best, chosen, start)
         reason += words
     logger.info(reason)
-    by_annotators = held is not None and split.by is HeldOut.ANNOTATORS
     report = FitReport(
         held_out=split.by,
         n_held_out=int(split.held.sum()),
-        held_out_annotators=tuple(held.present()) if held is not None and by_annotators else (),
+        held_out_annotators=tuple(held.present()) if held is not None and split.by is HeldOut.ANNOTATORS else (),
         start=None if start is None else StartReport(start.name, start.reason, start.table),
         compared=choice.table,
         chosen=chosen,
         reason=reason,
     )
-    result = best.result
+    return _fitted(data, trainer, best, scaler, split, report)
+
+
+def _fitted(data: PairData, trainer: Trainer, best: Trial, scaler: Scaler, split: Split, report: FitReport) -> Fitted:
     return Fitted(
         model=best.model.eval(),
         guide=best.guide,
-        own=own,
         agreement=point_agreement(best.model, best.guide, trainer.pairs),
         scaler=scaler,
-        config=config.settled(chosen),
+        config=trainer.config.settled(report.chosen),
         split=split,
         answers=data.fingerprint(),
         annotators=data.annotator_names,
         item_shape=tuple(data.features.shape[1:]),
-        status=result.status,
-        message=result.message,
-        history=result.history,
+        status=best.result.status,
+        message=best.result.message,
+        history=best.result.history,
         report=report,
+        own=trainer.own,
     )
 
 
@@ -140,9 +142,13 @@ def _partition_weight(config: TrainConfig, start: Start | None) -> float:
 
 def _warn_of_the_useless(config: TrainConfig, n_annotators: int, partitioned: bool) -> None:
     if config.confusion == "per-annotator" and n_annotators < 2:
-        logger.warning("per-annotator: without two or more annotators by name, all answers share one confusion")
+        logger.warning(
+            "confusion='per-annotator': fewer than two annotators are named, so all answers share one confusion. Pass annotators."
+        )
     if config.partition_weight not in ("auto", 0.0) and not partitioned:
-        logger.warning('partition_weight: with init="random" there is no partition to count as an annotator')
+        logger.warning(
+            'partition_weight: init="random" has no partition to count as an annotator, so the weight is not used. Use init="kmeans" or "pairs".'
+        )
 
 
 def _choose(open_question: bool, options: list[Specification], trials: list[Trial], held: PairData | None) -> Choice:

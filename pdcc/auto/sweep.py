@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 from tqdm.auto import tqdm
 
-from pdcc.arrays import Float64, Ints
+from pdcc.arrays import Float64, Ints, RandomState
 from pdcc.auto.calibration import UNSTEADY
 from pdcc.auto.initialise import Start
 from pdcc.auto.rules import standard_error
@@ -72,7 +72,7 @@ def select_volume(
     estimator: PairEstimator,
     volumes: Sequence[float] = VOLUMES,
     n_restarts: int = 2,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
     progress: bool | None = None,
 ) -> Selection:
     """The largest volume whose held-out likelihood is within one standard error of the best, and whose restarts agree.
@@ -96,7 +96,7 @@ def select_dropout(
     estimator: PairEstimator,
     dropouts: Sequence[float] = DROPOUTS,
     n_restarts: int = 2,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
     progress: bool | None = None,
 ) -> Selection:
     """The most dropout whose held-out likelihood is within one standard error of the best, and whose restarts agree."""
@@ -116,7 +116,7 @@ def select_n_clusters(
     estimator: PairEstimator,
     candidates: Sequence[int] = tuple(range(2, 11)),
     n_restarts: int = 2,
-    random_state: Any = 0,
+    random_state: RandomState = 0,
     progress: bool | None = None,
 ) -> Selection:
     """The smallest number of clusters whose held-out likelihood is within one standard error of the best, restarts agreeing."""
@@ -140,7 +140,7 @@ class _Compared:
 
 def _compare(
     X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None, estimator: PairEstimator,
-    parameter: str, values: list[Any], n_restarts: int, random_state: Any, progress: bool | None,
+    parameter: str, values: list[Any], n_restarts: int, random_state: RandomState, progress: bool | None,
 ) -> _Compared:  # fmt: skip
     data = PairData.from_arrays(X, pairs, similar, annotators)
     check_count("n_restarts", n_restarts)
@@ -213,13 +213,13 @@ def _judge(found: _Compared, parameter: str, *, prefer: Callable[[list[Any]], An
             "stability": found.stability, "eligible": eligible, "chosen": [v == value for v in found.values],
         }
     )  # fmt: skip
-    told = (
+    standing = (
         "the best"
         if k == best
         else f"{behind[k]:.4f} nats per answer behind the best ({found.values[best]:g}), standard error {errors[k]:.4f}"
     )
     agreeing = " and whose restarts agree" if np.isfinite(found.stability).any() else ""
-    reason = f"Chose {parameter} {value:g} ({told}): {words} of {int(eligible.sum())} among {len(table)} that predict held-out {found.held_out} as well{agreeing}."
+    reason = f"Chose {parameter} {value:g} ({standing}): {words} of {int(eligible.sum())} among {len(table)} that predict held-out {found.held_out} as well{agreeing}."
     if k == best and value == found.values[-1]:
         reason += " It is the largest that was compared: try larger ones too."
     logger.info(reason)

@@ -30,7 +30,7 @@ class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     random_state: Any
 
     def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
-        """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, who answered (M,).
+        """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, their annotators (M,).
 
         Annotators serve to compare scalings and starts by held-out annotators, as in VolMaxDCC; the method itself sees none.
         """

@@ -103,7 +103,7 @@ class COPKMeans(CentroidClusterer):
         n_clusters: K.
         scale: None, "unit", "standard" or "auto".
         init: "own" (k-means++), or the centroids of a start of VolMaxDCC: "kmeans" or "pairs".
-        max_iter: at most this many sweeps a run.
+        max_iter: at most this many sweeps per run.
         n_init: runs, each with its own order and, for "own", seeds; the lowest inertia among the fewest broken answers.
         on_infeasible: "raise" an InfeasibleError if "different" answers contradict chains of "similar" ones, or no run
             found a cluster for every group; or "relax": then break up contradictory chains, and put every item where

@@ -24,7 +24,7 @@ class PCKMeans(CentroidClusterer):
         init: "own" (the first run from groups joined by "similar" answers, further ones, and the first too if a large
             group contradicts itself, by k-means++), or a start of VolMaxDCC: "kmeans" or "pairs".
         weight: price of a broken answer; 0 ignores answers, and from about 2 they are kept at almost any distance.
-        max_iter: at most this many updates of the centroids a run.
+        max_iter: at most this many updates of the centroids per run.
         n_init: runs; the lowest objective is kept. After a start of VolMaxDCC they differ by the order of moves alone.
         random_state: seed; an int fixes everything.
 

@@ -97,7 +97,7 @@ def run_calibration(
 
 
 def check_calibration(result: Calibration, level: float = 0.01) -> pd.DataFrame:
-    """Judge calibration: one row a test (test, estimate, expected, z, p, verdict, sentence).
+    """Judge calibration: one row per test (test, estimate, expected, z, p, verdict, sentence).
 
     Three tests, each two-sided with a standard normal null: Spiegelhalter's z of the Brier score, the recalibration
     slope against 1 and the intercept against 0. p is Holm-adjusted over the three, so ``level`` bounds
@@ -157,7 +157,7 @@ def _check(probability: ArrayLike, similar: ArrayLike) -> tuple[NDArray[np.float
     p, y = np.asarray(probability, dtype=np.float64), np.asarray(similar)
     if p.ndim != 1 or p.shape != y.shape or not len(p):
         raise ValueError(
-            f"probability, similar: expected two arrays of one length, found shapes {p.shape} and {y.shape}. Pass one probability an answer."
+            f"probability, similar: expected two arrays of one length, found shapes {p.shape} and {y.shape}. Pass one probability per answer."
         )
     # Written so that NaN fails: float32 predictions may overshoot 1 by rounding, no more.
     bad = ~((p >= -1e-6) & (p <= 1 + 1e-6))

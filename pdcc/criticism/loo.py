@@ -96,7 +96,7 @@ def check_loo(result: Loo, worst: int = 10) -> tuple[str, str, pd.DataFrame]:
     """
     n = len(result.pareto_k)
     bad, very_bad = int((result.pareto_k > result.good_k).sum()), int((result.pareto_k > 1).sum())
-    mean = f"elpd {result.elpd:.1f} (standard error {result.se:.1f}), {result.elpd / n:.3f} nats an answer"
+    mean = f"elpd {result.elpd:.1f} (standard error {result.se:.1f}), {result.elpd / n:.3f} nats per answer"
     if result.draws < FEWEST_DRAWS:
         verdict = "unreliable"
         sentence = f"PSIS-LOO is not reliable from {result.draws} draws: {mean}, but the tails of the weights cannot be judged. Draw at least {FEWEST_DRAWS}, better 500."

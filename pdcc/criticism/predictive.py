@@ -77,12 +77,12 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
     Residuals are taken from the posterior mean on both sides, which makes wedge p-values conservative but robust to
     approximate posteriors: residuals from each draw reject too often when the approximation is too wide.
 
-    ``twins`` data sets with the same rates but transitive errors (one label an item, drawn from A m, whoever answers) say
+    ``twins`` data sets with the same rates but transitive errors (one label per item, drawn from A m, whoever answers) say
     how often triangles and wedges would notice. Refitted memberships would absorb some of it, and annotators
     with labels of their own share less of it, so this bounds the power from above. Clusters must be aligned across draws.
     """
     posterior = read_posterior(idata)
-    y, i, j, who = posterior.observed, posterior.i, posterior.j, posterior.annotator
+    y, i, j, annotator = posterior.observed, posterior.i, posterior.j, posterior.annotator
     replicated = take(idata, "posterior_predictive", "similar")
     replicated = replicated.reshape(-1, replicated.shape[-1])
     if replicated.shape[1] != len(y):
@@ -117,8 +117,8 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
     out = [statistic("positive rate by cluster pair", *_rates(cell, Y), names)]
     p, w = posterior.probability(), m - 1 / K
     nodes = [("", i, j)]
-    if who is not None:
-        nodes.append((" within annotator", who * n_items + i, who * n_items + j))
+    if annotator is not None:
+        nodes.append((" within annotator", annotator * n_items + i, annotator * n_items + j))
     for suffix, u, v in nodes:
         closure, broken, n_triangles = _triangle_statistics(u, v, Y, rng)
         absent = "" if n_triangles else f"There are no triangles{suffix} among these {len(y)} pairs"
@@ -135,9 +135,9 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
             statistic(f"wedge excess{suffix}", excess, np.array([n_wedges]), aims=True, tail="upper", absent=absent)
         )
     out.append(statistic("item spread", _spread(i, j, n_items, Y), np.array([n_items])))
-    if who is not None:
-        people, of = np.unique(who, return_inverse=True)
-        names = tuple(f"annotator {r}" for r in people)
+    if annotator is not None:
+        annotators, of = np.unique(annotator, return_inverse=True)
+        names = tuple(f"annotator {r}" for r in annotators)
         out.append(statistic("positive rate by annotator", *_rates(of, Y), names))
         differs = np.abs(Y - (cluster[i] == cluster[j])[:, None])
         out.append(statistic("disagreement by annotator", *_rates(of, differs), names))
@@ -248,7 +248,7 @@ def _spread(i: Ints, j: Ints, n_items: int, Y: NDArray[np.float32]) -> Float64:
 
 
 def _touches(ends: NDArray[np.integer[Any]], n_nodes: int) -> sparse.csr_matrix:
-    """(n_nodes, 2M) incidence: one row a node, one column an end of an answer."""
+    """(n_nodes, 2M) incidence: one row per node, one column per end of an answer."""
     return sparse.csr_matrix((np.ones(len(ends), np.float32), (ends, np.arange(len(ends)))), shape=(n_nodes, len(ends)))
 
 
@@ -319,7 +319,7 @@ def _seen_as(idata: Any, m: Float64) -> Float64:
 
 
 def _twins(q: Float64, i: Ints, j: Ints, n: int, rng: np.random.Generator) -> Bools:
-    """(M, n) answers read off labels drawn once an item from q (N, K)."""
+    """(M, n) answers read off labels drawn once per item from q (N, K)."""
     cumulative = np.cumsum(q, axis=1)[:, :-1]
     out = np.zeros((len(i), n), dtype=bool)
     for t in range(n):

@@ -228,7 +228,7 @@ def _collect(records: list[dict[str, Any]], asked: int) -> SBC:
 
 def rank_histogram(ranks: NDArray[np.int64], draws: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Counts (Q, bins) of ranks 0..draws, and the expected counts (bins,), which differ where bins do not divide them."""
-    # At least 10 expected a bin keeps the chi-square approximation good; more than 20 bins only blur.
+    # At least 10 expected per bin keep the chi-square approximation good; more than 20 bins only blur.
     bins = int(np.clip(len(ranks) // 10, 2, min(20, draws + 1)))
     of_rank = np.arange(draws + 1) * bins // (draws + 1)
     expected = np.bincount(of_rank, minlength=bins) * len(ranks) / (draws + 1)

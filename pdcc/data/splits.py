@@ -97,7 +97,7 @@ def _whole_annotators(data: PairData, fraction: float, rng: np.random.Generator)
         short = fraction * len(data) - counts[chosen].sum()
         if abs(short - counts[annotator]) < abs(short):
             chosen.append(annotator)
-    if not chosen:  # everyone overshoots: the one with the fewest pairs
+    if not chosen:  # each overshoots: the annotator with the fewest pairs
         chosen = [int(order[counts[order].argmin()])]
     return np.asarray(np.isin(data.annotator, chosen[: len(order) - 1]))
 

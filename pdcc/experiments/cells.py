@@ -23,7 +23,7 @@ from pdcc.baselines.rates import two_rates
 from pdcc.data.pairs import PairData
 from pdcc.experiments import tasks
 from pdcc.experiments.grid import run_grid
-from pdcc.experiments.methods import METHODS, NEED_ANNOTATORS
+from pdcc.experiments.methods import METHODS, NEED_ANNOTATORS, Clusterer
 from pdcc.storage.journal import read_lines
 from pdcc.storage.provenance import package_versions, source_hash
 
@@ -84,7 +84,7 @@ def run_cell(cell: Cell, cache: Path | None = None) -> dict[str, Any]:
     return record
 
 
-def _scores(estimator: Any, problem: tasks.Problem) -> dict[str, float]:
+def _scores(estimator: Clusterer, problem: tasks.Problem) -> dict[str, float]:
     out: dict[str, float] = {}
     sides = [("seen", estimator.labels_, 0)]
     if problem.X_unseen is not None:
@@ -92,9 +92,10 @@ def _scores(estimator: Any, problem: tasks.Problem) -> dict[str, float]:
     if problem.truth is not None:
         for side, labels, k in sides:
             out |= {f"{name}_{side}": score(problem.truth[k], labels) for name, score in SCORES.items()}
-    if problem.memberships is not None and hasattr(estimator, "predict_proba"):
+    predict_proba = getattr(estimator, "predict_proba", None)
+    if problem.memberships is not None and predict_proba is not None:
         for (side, _, k), X in zip(sides, (problem.X, problem.X_unseen), strict=True):
-            out[f"mse_{side}"] = metrics.membership_mse(problem.memberships[k], estimator.predict_proba(X))
+            out[f"mse_{side}"] = metrics.membership_mse(problem.memberships[k], predict_proba(X))
     for name, held in (problem.held or {}).items():
         if len(held.similar) == 0:
             continue
@@ -109,10 +110,11 @@ def _scores(estimator: Any, problem: tasks.Problem) -> dict[str, float]:
     return {name: float(value) for name, value in out.items()}
 
 
-def pair_probabilities(estimator: Any, problem: tasks.Problem, held: tasks.Held) -> np.ndarray[Any, Any]:
+def pair_probabilities(estimator: Clusterer, problem: tasks.Problem, held: tasks.Held) -> np.ndarray[Any, Any]:
     """P(called similar), (H,): the method's own where it has one, else by two rates fitted to the training answers."""
-    if hasattr(estimator, "predict_pairs"):
-        p = estimator.predict_pairs(problem.X, held.pairs, held.annotators)
+    predict_pairs = getattr(estimator, "predict_pairs", None)
+    if predict_pairs is not None:
+        p = predict_pairs(problem.X, held.pairs, held.annotators)
     else:
         K = problem.n_clusters
         F = getattr(estimator, "memberships_", None)
@@ -122,7 +124,7 @@ def pair_probabilities(estimator: Any, problem: tasks.Problem, held: tasks.Held)
     return np.asarray(np.clip(p, 1e-6, 1 - 1e-6))
 
 
-def _chosen(estimator: Any) -> str:
+def _chosen(estimator: Clusterer) -> str:
     report = getattr(estimator, "report_", None)
     if report is None:
         return str(getattr(estimator, "message_", ""))

@@ -40,7 +40,7 @@ def run_grid(
 ) -> dict[Hashable, Record]:
     """The records of the cells ``todo``, by key, each appended to the journal ``path`` when its process hands it over.
 
-    ``stamp`` adds to a record before it is written; ``on_record`` is told of it afterwards.
+    ``stamp`` adds to a record before it is written; ``on_record`` is called with it afterwards.
     """
     found: dict[Hashable, Record] = {}
     results = Parallel(n_jobs=n_jobs, return_as="generator_unordered")(delayed(_pinned)(run, cell) for cell in todo)

@@ -6,10 +6,11 @@ Names ending in "oracle" look at true labels and are never a recommendation. "pa
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from numpy.typing import ArrayLike
 
+from pdcc.arrays import Ints
 from pdcc.auto.sweep import VOLUMES, select_volume
 from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans
 from pdcc.estimator import VanillaDCC, VolMaxDCC
@@ -20,12 +21,24 @@ DEEP: dict[str, Any] = {"dropout": 0.5, "validation_fraction": 0.1, "patience": 
 RAW: dict[str, Any] = {"scale": None, "init": "kmeans", "partition_weight": 0.0}
 
 
+class Clusterer(Protocol):
+    """What every method is: an estimator of features, pairs and answers that also labels items it has not seen."""
+
+    labels_: Ints
+
+    def fit(
+        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
+    ) -> object: ...
+
+    def predict(self, X: ArrayLike) -> Ints: ...
+
+
 @dataclass(frozen=True)
 class Method:
     """A system by its name in tables, and how to make it: ``make(n_clusters, seed, cache)``."""
 
     title: str
-    make: Callable[[int, int, Path | None], Any]
+    make: Callable[[int, int, Path | None], Clusterer]
 
 
 class SelectedVolume(VolMaxDCC):

@@ -80,10 +80,10 @@ def bench(
     """
     chosen = PRESETS[_one_of("preset", preset, PRESETS)]
     some = tuple(_one_of("task", t, chosen.tasks) for t in tasks) or chosen.tasks
-    who = tuple(_one_of("method", m, METHODS, chosen.methods) for m in methods) or chosen.methods
+    compared = tuple(_one_of("method", m, METHODS, chosen.methods) for m in methods) or chosen.methods
     if trials is not None and trials < 1:
         raise ValueError(f"trials: expected at least 1, found {trials}. Ask for more.")
-    cells = plan(some, who, chosen.trials if trials is None else trials, seed)
+    cells = plan(some, compared, chosen.trials if trials is None else trials, seed)
     records = on_record(cells, output) if report_only else run_bench(cells, output, n_jobs=n_jobs, progress=progress)
     return write_report(records, output, chosen.title)
 

@@ -40,7 +40,7 @@ def stamp(records: Records) -> str:
 
 
 def markdown(records: Records, measures: tuple[str, ...] = ()) -> str:
-    """One table a measure (those named, or all), tasks across: mean ± standard deviation (trials); best bold, second in italics."""
+    """One table per measure (those named, or all), tasks across: mean ± standard deviation (trials); best bold, second in italics."""
     table = summarise(records)
     if table.empty:
         return "Nothing was run.\n"
@@ -178,8 +178,8 @@ def write_report(records: Records, output: Path, title: str) -> str:
     write_atomic(output / "summary.json", json.dumps(body, indent=1).encode())
     failures = [r for r in records if r["status"] == "failed"]
     text = f"# {title}\n\n{READ_AS} {made}\n\n{markdown(records)}"
-    told = comparisons(records)
-    text += f"\n{told}" if told else ""
+    compared = comparisons(records)
+    text += f"\n{compared}" if compared else ""
     beside = beside_published(records)
     if not beside.empty:
         write_table(output / "beside_paper.csv", beside)

@@ -15,7 +15,7 @@ from pdcc.experiments.paper.data import PAPER_TASKS, paper_task
 
 HUMAN_PAIRS = 10_000
 # DWUG: shares of the unordered pairs, and of the answers (by whole annotators), that are held out.
-HELD_PAIRS, HELD_PEOPLE = 0.25, 0.25
+HELD_PAIRS, HELD_ANNOTATORS = 0.25, 0.25
 FEWEST_USES = 10
 
 
@@ -73,11 +73,11 @@ def _three_columns(task: str, trial: int, seed: int) -> Problem:
     columns = [datasets.cifar10n(f"random{c}")[1] for c in (1, 2, 3)]
     data = datasets.cifar10n("random1")[0]
     pairs = draw_pairs(len(data.y), HUMAN_PAIRS, rng)
-    who = rng.integers(3, size=len(pairs))
+    annotators = rng.integers(3, size=len(pairs))
     each = [answer_by_labels(data.y, labels, pairs).similar for labels in columns]
-    similar = np.choose(who, each)
+    similar = np.choose(annotators, each)
     truth = data.y[pairs[:, 0]] == data.y[pairs[:, 1]]
-    return _problem(data, Answers(pairs, similar, float((similar != truth).mean()), who), 10)
+    return _problem(data, Answers(pairs, similar, float((similar != truth).mean()), annotators), 10)
 
 
 def _labelme(task: str, trial: int, seed: int) -> Problem:
@@ -88,7 +88,7 @@ def _labelme(task: str, trial: int, seed: int) -> Problem:
 
 
 def split_judgments(judged: Judgments, rng: np.random.Generator) -> tuple[NDArray[np.bool_], dict[str, Held]]:
-    """(which answers train, what is held out): "new pairs" of known annotators, "new people" on new pairs.
+    """(which answers train, what is held out): "new pairs" of known annotators, and "new people", which are new pairs of new annotators.
 
     Unordered pairs and whole annotators are drawn; nothing held out shares its pair with a training answer, and answers of
     held-out annotators about training pairs are left out altogether.
@@ -97,21 +97,21 @@ def split_judgments(judged: Judgments, rng: np.random.Generator) -> tuple[NDArra
     key = low * len(judged.X) + high
     asked = np.unique(key)
     new_pair = np.isin(key, rng.permutation(asked)[: round(HELD_PAIRS * len(asked))])
-    people, counts = np.unique(judged.annotators, return_counts=True)
-    order = rng.permutation(len(people))
+    annotators, counts = np.unique(judged.annotators, return_counts=True)
+    order = rng.permutation(len(annotators))
     total, chosen = 0, []
-    for p in order:  # those who fit under the share; the most prolific may hold half of all answers
-        if total + counts[p] <= HELD_PEOPLE * len(key):
-            chosen.append(people[p])
-            total += counts[p]
-    new_person = np.isin(judged.annotators, chosen)
+    for a in order:  # those that fit under the share; the most prolific may hold half of all answers
+        if total + counts[a] <= HELD_ANNOTATORS * len(key):
+            chosen.append(annotators[a])
+            total += counts[a]
+    new_annotator = np.isin(judged.annotators, chosen)
 
     def held(rows: NDArray[np.bool_]) -> Held:
         return Held(judged.pairs[rows], judged.similar[rows], judged.annotators[rows])
 
-    return ~new_pair & ~new_person, {
-        "new pairs": held(new_pair & ~new_person),
-        "new people": held(new_pair & new_person),
+    return ~new_pair & ~new_annotator, {
+        "new pairs": held(new_pair & ~new_annotator),
+        "new people": held(new_pair & new_annotator),
     }
 
 

@@ -85,7 +85,7 @@ def level_of(ratio: float, n_clusters: int) -> float:
 
 
 def split_rows(n_clusters: int, clusters: tuple[int, ...], threshold: float) -> list[Array]:
-    """Branch rows of the children of a split, one (J, K) a child; on 1'x = 1, x_k >= theta is (e_k - theta 1)'x >= 0.
+    """Branch rows of the children of a split, one (J, K) per child; on 1'x = 1, x_k >= theta is (e_k - theta 1)'x >= 0.
 
     Either no x_k exceeds the threshold, or the largest x_k reaches it: first the former, then the latter for each k.
     """

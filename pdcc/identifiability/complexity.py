@@ -49,7 +49,7 @@ def r_net(weights: Sequence[ArrayLike], references: Sequence[ArrayLike] | None =
         "references",
         f"shapes {[w.shape for w in layers]}",
         f"{[r.shape for r in fixed]}",
-        "Give one matrix a layer.",
+        "Give one matrix per layer.",
     )
     spectral = np.array([np.linalg.norm(w, 2) for w in layers])
     if spectral.min() == 0:

@@ -279,10 +279,10 @@ def class_condition(probability: Float64, similar: Bools) -> Condition:
         )
         return Condition(ConditionId.FUNCTION_CLASS, "Assumption 3.2", FAILS, None, None, evidence, advice)
     if len(bad) == 0:
-        told = bool((table["verdict"] == "calibrated").any())
-        advice = "" if told else "The held-out answers cannot show calibration: hold out more of them."
+        shown = bool((table["verdict"] == "calibrated").any())
+        advice = "" if shown else "The held-out answers cannot show calibration: hold out more of them."
         return Condition(
-            ConditionId.FUNCTION_CLASS, "Assumption 3.2", HOLDS if told else CANNOT_TELL, None, None, evidence, advice
+            ConditionId.FUNCTION_CLASS, "Assumption 3.2", HOLDS if shown else CANNOT_TELL, None, None, evidence, advice
         )
     advice = f"{bad['sentence'].iloc[0]} Try a wider net, another confusion, or more answers."
     return Condition(ConditionId.FUNCTION_CLASS, "Assumption 3.2", FAILS, None, None, evidence, advice)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 import numpy as np
+from torch import Tensor
 
 from pdcc.arrays import Bools, Float32, Float64
 from pdcc.criticism.predictive import Predictive, run_predictive
@@ -10,6 +11,7 @@ from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 from pdcc.identifiability import conditions as c
 from pdcc.identifiability.ssc import SSCResult, check_ssc
+from pdcc.inference.ensemble import Ensemble, Members
 from pdcc.inference.predict import pair_nll
 from pdcc.inference.variational import Draws, svi_posterior
 from pdcc.metrics import membership_mse
@@ -102,6 +104,29 @@ def gather(
         volumes=VOLUMES,
         progress=progress,
     )
+    alternatives, held_out, asked = _predictions(fitted, data, held, x, point, members)
+    return Evidence(
+        draws=F,
+        agreement=B,
+        mean=mean,
+        spread=float(np.mean([membership_mse(point, one) for one in F])),
+        of_draws=of_draws,
+        of_prior=of_prior,
+        of_mean=of_mean,
+        of_averaged=of_averaged,
+        predictive=predictive,
+        alternatives=alternatives,
+        held_out=held_out,
+        asked=asked,
+        free=fitted.free_confusion,
+        posterior=found,
+    )
+
+
+def _predictions(
+    fitted: Fitted, data: PairData, held: PairData | None, x: Tensor, point: Float64, members: Ensemble | Members
+) -> tuple[c.Alternatives, tuple[Float64, Bools], Float64]:
+    """Refits that predict as well as the fit, its probabilities of the held-out answers, and of every asked pair."""
     tested = tensors(data if held is None else held, x)
     others = members.memberships(x)
     theirs = members.agreement_for(tested)
@@ -115,19 +140,6 @@ def gather(
     n_held = 0 if held is None else len(held)  # answers that were fitted to show no calibration
     yes = replace(tensors(data, x), similar=x.new_ones(len(data)))
     asked = np.exp(-pair_nll(solutions[0][0], fitted.pair_agreement(yes), yes).double().cpu().numpy())
-    return Evidence(
-        draws=F,
-        agreement=B,
-        mean=mean,
-        spread=float(np.mean([membership_mse(point, one) for one in F])),
-        of_draws=of_draws,
-        of_prior=of_prior,
-        of_mean=of_mean,
-        of_averaged=of_averaged,
-        predictive=predictive,
-        alternatives=c.find_alternatives(point, nll[0], others.cpu().numpy(), nll[1:], base, compared_on),
-        held_out=(np.where(similar, likelihood, 1 - likelihood).clip(0, 1)[:n_held], similar[:n_held]),
-        asked=asked,
-        free=fitted.free_confusion,
-        posterior=found,
-    )
+    alternatives = c.find_alternatives(point, nll[0], others.cpu().numpy(), nll[1:], base, compared_on)
+    probability = np.where(similar, likelihood, 1 - likelihood).clip(0, 1)
+    return alternatives, (probability[:n_held], similar[:n_held]), asked

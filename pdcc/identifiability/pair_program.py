@@ -247,7 +247,7 @@ def _reach(value: Array, change: Array) -> float:
 
 
 def _violated(products: Array, limit: int, each: int) -> tuple[Index, Index]:
-    """Pairs (i <= j) with the most negative products, at most ``limit`` of them and ``each`` an item."""
+    """Pairs (i <= j) with the most negative products, at most ``limit`` of them and ``each`` per item."""
     size = len(products)
     lowest = float(products.min())
     if lowest >= -1e-12:

@@ -25,12 +25,12 @@ def settle(
     cost: (N, K) distances. links: (N, N), as ``signed_links``. labels: (N,) to set out from; returns new ones.
     """
     labels = labels.copy()
-    everyone = np.arange(len(cost))
+    items = np.arange(len(cost))
     # votes[i, k], up to a constant of i: how many answers about i would break in cluster k. Whole numbers stay exact.
     votes = np.asarray(links @ members(labels, cost.shape[1]).T.toarray())
     for _ in range(SWEEPS):
         score = cost + weight * votes
-        restless = np.flatnonzero(score.min(axis=1) < score[everyone, labels] - MARGIN)
+        restless = np.flatnonzero(score.min(axis=1) < score[items, labels] - MARGIN)
         if not len(restless):
             break
         for i in rng.permutation(restless).tolist():

@@ -1,7 +1,6 @@
 """The uncertain last layer of a fitted net: what "svi" and "nuts" draw from, and the same before any answer."""
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor
 from pdcc.arrays import Float32, Float64
 from pdcc.data.pairs import PairData
 from pdcc.inference import pair_agreement, point_values
+from pdcc.inference.guides import MapGuide
 from pdcc.inference.prior_hmc import tilted_prior
 from pdcc.inference.variational import Draws
 from pdcc.models import AnnotationModel, PairBatch, SigmoidConfusion
@@ -41,7 +41,7 @@ def check_items(fitted: AnnotationModel, x: Tensor) -> None:
 
 def last_layer_of(
     fitted: AnnotationModel,
-    guide: Any,
+    guide: MapGuide,
     data: PairData,
     x: Tensor,
     *,

@@ -5,11 +5,14 @@ import io
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
 from pdcc.storage.files import write_atomic
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure, SubFigure
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
@@ -39,8 +42,8 @@ def write_table(path: Path, table: pd.DataFrame) -> None:
     write_atomic(path, table.to_csv(index=False).encode())
 
 
-def write_figure(path: Path, figure: Any) -> None:
+def write_figure(path: Path, figure: "Figure | SubFigure") -> None:
     """A PNG of a matplotlib figure."""
     picture = io.BytesIO()
-    figure.savefig(picture, dpi=110, format="png")
+    figure.figure.savefig(picture, dpi=110, format="png")
     write_atomic(path, picture.getvalue())

@@ -66,7 +66,7 @@ PAPER_TASKS: dict[str, tuple[str, float | None]] = {
     for percent in levels
 } | {AMT: (AMT, None)}
 
-_FEATURES = "as features of the network of Contrastive Clustering (Li et al. 2021) trained without labels for 1000 epochs, 512 an image in the paper"
+_FEATURES = "as features of the network of Contrastive Clustering (Li et al. 2021) trained without labels for 1000 epochs, 512 per image in the paper"
 SOURCES = {
     "stl10": f"the 13,000 labelled images of STL-10 (Coates et al. 2011), {_FEATURES}",
     "cifar10": f"the 60,000 images of CIFAR-10 (Krizhevsky 2009), {_FEATURES}",
@@ -85,12 +85,12 @@ def paper_task(
     ``flip`` asks for another share of wrong answers, ``sizes`` replaces the paper's counts.
     """
     if task not in PAPER_TASKS:
-        raise ValueError(f"task: expected one of {', '.join(PAPER_TASKS)}, found {task!r}.")
+        raise ValueError(f"task: expected one of {', '.join(PAPER_TASKS)}, found {task!r}. Choose one of them.")
     name, level = PAPER_TASKS[task]
     sizes = SIZES[name] if sizes is None else sizes
     if level is None:
         if flip is not None:
-            raise ValueError(f"flip: expected None, since people gave these answers, found {flip!r}.")
+            raise ValueError(f"flip: expected None, since annotators gave these answers, found {flip!r}. Leave it out.")
         return *_turk(sizes), sizes.clusters
     data = paper_features(name, sizes)
     pairs = draw_pairs(sizes.seen, sizes.pairs, np.random.default_rng([seed, trial]))
@@ -101,7 +101,7 @@ def paper_task(
 def paper_features(name: str, sizes: Sizes | None = None) -> Labelled:
     """Features and classes of "stl10", "cifar10" or "imagenet10", split into seen and unseen items."""
     if name not in SIZES or name == AMT:
-        raise ValueError(f"name: expected stl10, cifar10 or imagenet10, found {name!r}.")
+        raise ValueError(f"name: expected stl10, cifar10 or imagenet10, found {name!r}. Choose one of them.")
     sizes = SIZES[name] if sizes is None else sizes
     path, found = _find(name)
     if "X_seen" in found:

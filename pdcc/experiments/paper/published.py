@@ -33,7 +33,7 @@ def published(
     metric: str | None = None,
     noise: float | None = None,
 ) -> pd.DataFrame:
-    """One row a figure: data, setting, noise, task, method, split, metric, mean, std, table, note; arguments narrow it down.
+    """One row per figure: data, setting, noise, task, method, split, metric, mean, std, table, note; arguments narrow it down.
 
     data: "stl10", "cifar10", "imagenet10" or "imagenet10-amt". setting: "main", "three hidden layers" or "600-epoch
     features". noise: share of wrong answers. task: what ``paper_task`` calls it, empty where the setting is another.
