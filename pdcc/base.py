@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from pdcc.arrays import Float32, Float64, Ints
+from pdcc.arrays import Float32, Float64, Ints, RandomState
 from pdcc.auto.initialise import Start
 from pdcc.auto.search import search, start_of
 from pdcc.data.pairs import PairData, check_annotators, renumber
@@ -20,7 +20,7 @@ from pdcc.fitted import Fitted, logger
 from pdcc.inference import memberships, pair_nll
 from pdcc.models import log_volume, similar_logits
 from pdcc.storage.model import load_run, save_run
-from pdcc.training import OWN, OwnParts, TrainConfig, tensors
+from pdcc.training import OWN, Network, OwnParts, TrainConfig, tensors
 from pdcc.validation import (
     check_device,
     check_features,
@@ -42,8 +42,8 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     """Fit, predict, save and load; what comes after a fit is handed on. Parameters are the subclasses'."""
 
     n_clusters: int
-    network: Any
-    random_state: Any
+    network: Network | None
+    random_state: RandomState
     device: Any
     progress: bool | None
 
@@ -247,7 +247,7 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self._adopt(Fitted.restore(flat, body["fitted"], device, self.own_parts()), flat["memberships"].numpy())
 
     @classmethod
-    def load(cls, path: str | Path, *, network: Any = None, confusion: nn.Module | None = None) -> Self:
+    def load(cls, path: str | Path, *, network: Network | None = None, confusion: nn.Module | None = None) -> Self:
         """Read what ``save`` wrote; raises ``ArtifactError`` for anything foreign, damaged or altered.
 
         Nothing in the directory is executed: what was fitted with a network or confusion of your own wants them passed again.

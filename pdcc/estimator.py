@@ -1,6 +1,5 @@
 """VolMaxDCC and VanillaDCC: deep constrained clustering with a scikit-learn face."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
@@ -10,11 +9,12 @@ from numpy.typing import ArrayLike
 from torch import nn
 
 from pdcc import metrics
+from pdcc.arrays import RandomState
 from pdcc.auto.initialise import Start
 from pdcc.auto.search import search
 from pdcc.base import PairEstimator
 from pdcc.data.pairs import PairData
-from pdcc.training import Oracle
+from pdcc.training import Network, Oracle
 from pdcc.validation import check_device, check_features, seed_of, show_progress
 
 
@@ -79,10 +79,10 @@ class VolMaxDCC(PairEstimator):
         self,
         n_clusters: int = 10,
         *,
-        confusion: "str | nn.Module" = "auto",
+        confusion: str | nn.Module = "auto",
         volume: float | str = "auto",
         partition_weight: float | str = "auto",
-        network: "nn.Module | Callable[[], nn.Module] | None" = None,
+        network: Network | None = None,
         hidden: tuple[int, ...] = (512,),
         dropout: float = 0.5,
         scale: str | None = "auto",
@@ -96,7 +96,7 @@ class VolMaxDCC(PairEstimator):
         optimizer: str = "adam",
         volume_estimator: str = "minibatch",
         validation_fraction: float = 0.1,
-        random_state: Any = None,
+        random_state: RandomState = None,
         device: Any = "auto",
         progress: bool | None = None,
     ):
@@ -214,7 +214,7 @@ class VanillaDCC(PairEstimator):
         n_clusters: int = 10,
         *,
         partition_weight: float | str = "auto",
-        network: "nn.Module | Callable[[], nn.Module] | None" = None,
+        network: Network | None = None,
         hidden: tuple[int, ...] = (512,),
         dropout: float = 0.5,
         scale: str | None = "auto",
@@ -226,7 +226,7 @@ class VanillaDCC(PairEstimator):
         lr: float = 1e-3,
         optimizer: str = "adam",
         validation_fraction: float = 0.1,
-        random_state: Any = None,
+        random_state: RandomState = None,
         device: Any = "auto",
         progress: bool | None = None,
     ):
