@@ -18,13 +18,14 @@ from pdcc.data.pairs import PairData, check_annotators, renumber
 from pdcc.errors import ArtifactError
 from pdcc.fitted import Fitted, logger
 from pdcc.inference import memberships, pair_nll
-from pdcc.models import log_volume, similar_logits
+from pdcc.models import CONFUSIONS, log_volume, similar_logits
 from pdcc.storage.model import load_run, save_run
 from pdcc.training import OWN, Network, OwnParts, TrainConfig, tensors
 from pdcc.validation import (
     check_device,
     check_features,
     check_n_clusters,
+    check_one_of,
     check_pairs,
     check_random_state,
     seed_of,
@@ -62,6 +63,9 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def check(self, n_items: int) -> None:
         """Raise for the first parameter that a fit to ``n_items`` items could not use."""
         check_n_clusters(self.n_clusters, n_items)
+        confusion = self.get_params().get("confusion", "none")
+        if not isinstance(confusion, nn.Module):  # "own" stands for a module, and is no choice by itself
+            check_one_of("confusion", confusion, ("auto", *CONFUSIONS))
         self.config(0)
         self.own_parts()
         if self.progress not in (None, True, False):

@@ -17,6 +17,7 @@ from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES
 from pdcc.inference import FitConfig, FitResult, PairTensors, fit, map_guide, memberships, pair_agreement, pair_nll
 from pdcc.inference.guides import MapGuide
+from pdcc.inference.isolation import isolated
 from pdcc.inference.warmstart import warm_start
 from pdcc.models import CONFUSIONS, AnnotationModel, Membership, NetworkMembership, make_confusion
 from pdcc.validation import check_count, check_number, check_one_of
@@ -232,6 +233,8 @@ class Trainer:
         c = self.config
         model = build(copy.deepcopy(net), chosen, len(self.pairs), labels, self.n_annotators, self.own)
         guide = map_guide(model)
+        if chosen.confusion == OWN:
+            self._check_agreement(model)
         epochs, patience = c.lengths(len(self.pairs))
         full = c.volume_estimator == "full"
         how = FitConfig(epochs, c.batch_size, c.lr, c.confusion_lr, c.optimizer, full, patience, seed)
@@ -245,3 +248,16 @@ class Trainer:
             return Trial(model, guide, result, None)
         nll = pair_nll(memberships(model, self.pairs.x), pair_agreement(model, guide, self.held_out), self.held_out)
         return Trial(model, guide, result, nll.double().cpu().numpy())
+
+    def _check_agreement(self, model: AnnotationModel) -> None:
+        """Raise unless a confusion of the user's gives B for the first pairs, in a shape that the likelihood can use."""
+        batch, K = (
+            self.pairs.batch(torch.arange(min(2, len(self.pairs)), device=self.pairs.x.device)),
+            model.membership.n_clusters,
+        )
+        with isolated(self.config.seed, self.pairs.x.device), torch.no_grad():
+            B = model.agreement(batch)
+        if B.shape not in ((K, K), (len(batch.index), K, K)) or not bool(((B >= 0) & (B <= 1)).all()):
+            raise ValueError(
+                f"confusion: expected a module that returns probabilities B, ({K}, {K}), or one for each of b pairs, (b, {K}, {K}), found shape {tuple(B.shape)} with entries from {B.min():.3g} to {B.max():.3g} for {len(batch.index)} pairs. Return B from its forward."
+            )

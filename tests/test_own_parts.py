@@ -205,6 +205,26 @@ def test_networks_that_cannot_be_used_are_refused(change, error):
         VanillaDCC(K, **SMALL | change).fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
 
 
+class Odd(Module):
+    """B of a wrong shape, or no probabilities."""
+
+    def __init__(self, B):
+        super().__init__()
+        self.register_buffer("B", B)
+
+    def forward(self):
+        return self.B
+
+
+@pytest.mark.parametrize(
+    "confusion", [Odd(torch.eye(K + 1)), Odd(2 * torch.eye(K)), "own"], ids=["shape", "range", "word"]
+)
+def test_confusions_that_cannot_be_used_are_refused(confusion):
+    blobs = make_blobs(n=30, n_pairs=60)
+    with pytest.raises(ValueError, match=r"^confusion: expected"):
+        VolMaxDCC(K, confusion=confusion, **SMALL).fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
+
+
 def test_items_of_any_shape_want_a_network():
     X, _, a = images()
     with pytest.raises(PairDataError, match=r"^X: expected a 2D array"):
