@@ -41,7 +41,7 @@ def point_values(guide: PyroModule) -> dict[str, Tensor]:
 def pair_agreement(model: PyroModule, guide: PyroModule, pairs: PairTensors) -> Tensor:
     """B at the guide's point estimate as it applies to the pairs: (K, K), or one for each, (M, K, K)."""
     with plain_weights(), pyro.condition(data=point_values(guide)):
-        if not getattr(model.confusion, "uses_items", True):  # then no features need be gathered
+        if not (model.confusion_takes_batch and getattr(model.confusion, "uses_items", True)):  # no features are needed
             index = torch.arange(len(pairs), device=pairs.i.device)
             nothing = pairs.similar.new_zeros(0)
             batch = PairBatch(nothing, pairs.similar, index, nothing.long(), annotator=pairs.annotator)

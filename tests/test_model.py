@@ -1,6 +1,7 @@
 """The Pyro model is the paper's objective, to rounding."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyro
@@ -141,6 +142,22 @@ def test_volume_factor_is_there_but_free_at_volume_zero(world):
     model, _ = make("none", partition=False, volume=0.0)
     trace = poutine.trace(model).get_trace(world.batch(torch.arange(B)))
     assert trace.nodes["volume"]["fn"].log_factor.item() == 0.0
+
+
+def test_an_answer_of_weight_two_counts_twice(world):
+    model, _ = make("none", partition=False, volume=0.0)
+    index = torch.tensor([3, 8])
+    once, twice = torch.tensor([1.0, 1.0]).double(), torch.tensor([2.0, 1.0]).double()
+    told = []
+    for batch in (
+        replace(world.batch(index), weight=once),
+        replace(world.batch(index), weight=twice),
+        world.batch(index[:1]),
+    ):
+        trace = poutine.trace(model).get_trace(batch)
+        trace.compute_log_prob()
+        told.append(trace.nodes["similar"]["log_prob_sum"].item() * len(batch.index) / M)
+    assert told[1] - told[0] == pytest.approx(told[2], rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
