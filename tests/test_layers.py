@@ -44,6 +44,7 @@ DELEGATED = {
     ("pdcc.base", "PairEstimator.posterior", "pdcc.posterior.inference_data"),
     ("pdcc.base", "PairEstimator.posterior", "pdcc.posterior.sample"),
     ("pdcc.base", "PairEstimator.diagnose", "pdcc.identifiability.diagnose"),
+    ("pdcc.base", "", "pdcc.identifiability.diagnose"),  # for type checkers alone: what ``diagnose`` returns
 }
 
 
