@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdcc.identifiability.bounds import (
-    Setting,
     bounds_table,
     lemma_3_3,
     pairs_needed,
@@ -20,6 +19,7 @@ from pdcc.identifiability.bounds import (
     theorem_4_1,
 )
 from pdcc.identifiability.complexity import in_words, net_weights, observed_alpha, r_net, sigma_max_v
+from pdcc.identifiability.setting import Setting
 from pdcc.models import Membership
 
 SMALL = Setting(n_items=50, n_pairs=400, n_clusters=3, alpha=0.1, complexity=2.0, row_norm=1.5, sigma_v=4.0)

@@ -215,7 +215,6 @@ def test_what_was_loaded_does_not_hang_on_the_file(tmp_path, fitted):
 def test_runs_of_different_shapes_load_side_by_side(tmp_path, noisy_blobs):
     """Both programs call their sites the same; neither may find the other's parameters in Pyro's store."""
     a = noisy_blobs.answers
-    pyro.clear_param_store()
     kept = []
     for people in (2, 5):
         est = VolMaxDCC(3, confusion="per-annotator", volume=0.0, **QUICK | {"epochs": 1})
