@@ -335,7 +335,15 @@ def test_a_diverging_attempt_to_hold_on_is_left(monkeypatch):
         return replace(result, status=FitStatus.DIVERGED) if model.partition_weight > 0 else result
 
     monkeypatch.setattr("pdcc.training.fit", fit_or_diverge)
-    setting = {"hidden": (32,), "dropout": 0.0, "scale": None, "confusion": "none", "volume": 0.0, "n_init": 2}
+    setting = {
+        "hidden": (32,),
+        "dropout": 0.0,
+        "scale": None,
+        "confusion": "none",
+        "volume": 0.0,
+        "n_init": 2,
+        "epochs": 30,
+    }
     est = VolMaxDCC(3, random_state=0, **setting).fit(blobs.X, pairs, similar)
     assert attempts == [0.0, 0.0, 0.3]  # restarts first: holding on has the last word
     assert est.report_.chosen.partition_weight == 0
