@@ -123,7 +123,8 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_proba(self, X: ArrayLike) -> Float64:
         """Memberships (n, K) of seen or unseen items X (n, d)."""
-        return self.fitted_.memberships(self._features(X))
+        features = self._features(X)  # also says so where nothing was fitted
+        return self.fitted_.memberships(features)
 
     def predict(self, X: ArrayLike) -> Ints:
         """The largest membership's cluster number (n,) of seen or unseen items X (n, d)."""
