@@ -29,9 +29,9 @@ once_per_item = answer_by_labels(F.argmax(axis=1), mistaken, pairs)
 
 setting = {"hidden": (32,), "dropout": 0.0, "scale": "standard", "init": "kmeans", "partition_weight": 0.0}
 for name, answers in (("errors answer by answer", one_by_one), ("errors once per item", once_per_item)):
-    est = VolMaxDCC(
-        K, confusion="stochastic", volume=1e-3, lr=1e-2, epochs=args.epochs, random_state=0, **setting
-    ).fit(X, pairs, answers.similar)
+    est = VolMaxDCC(K, confusion="stochastic", volume=1e-3, lr=1e-2, epochs=args.epochs, random_state=0, **setting).fit(
+        X, pairs, answers.similar
+    )
     print(f"\n{name}: {100 * answers.flip_rate:.0f} % of the answers wrong")
     idata = est.posterior(X, pairs, answers.similar, draws=args.draws, steps=500)  # arviz.InferenceData
     print(f"posterior: {idata.attrs['status']}. {idata.attrs['message']}")
