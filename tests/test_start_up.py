@@ -1,5 +1,6 @@
 """Starting is cheap: neither ``import pdcc`` nor ``pdcc --help`` loads torch, Pyro or ArviZ; names come when they are used."""
 
+import os
 import subprocess
 import sys
 
@@ -41,5 +42,10 @@ def test_every_public_name_is_found():
 
 
 def test_shell_completion_is_on():
-    script = run("from pdcc.cli import main\ntry: main(['--show-completion', 'bash'])\nexcept SystemExit: pass")
-    assert "_PDCC_COMPLETE" in script or "complete" in script
+    """A shell asks by these variables; "pdcc di" then Tab."""
+    code = "import sys; sys.argv[0] = 'pdcc'\nfrom pdcc.cli import main\nmain([])"
+    asked = {"_PDCC_COMPLETE": "complete_bash", "COMP_WORDS": "pdcc di", "COMP_CWORD": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ | asked
+    )
+    assert done.stdout.split() == ["diagnose"]
