@@ -1,6 +1,6 @@
 """The point-estimate guide: with it, SVI is maximum a posteriori estimation."""
 
-from pyro.infer.autoguide import AutoDelta, init_to_value
+from pyro.infer.autoguide import AutoDelta, init_to_mean, init_to_value
 from pyro.nn import PyroModule
 
 from pdcc.models.confusion import AnnotatorConfusion, SigmoidPriorConfusion, StochasticConfusion
@@ -14,7 +14,8 @@ class MapGuide(Module, AutoDelta):  # type: ignore[misc]
 def map_guide(model: PyroModule) -> MapGuide:
     """A delta at every latent site of an ``AnnotationModel``, confusions starting near the identity.
 
-    Sites that do not exist in the model (no stochastic confusion, no partition) cost nothing.
+    Sites that do not exist in the model (no stochastic confusion, no partition) cost nothing; those of a confusion that is not
+    ours start at the mean of their prior: from anywhere else "similar" and "different" may end up exchanged.
     """
     start = StochasticConfusion(model.membership.n_clusters).initial.to(model.partition_concentration)
     values = {"confusion_columns": start, "partition_columns": start}
@@ -23,7 +24,7 @@ def map_guide(model: PyroModule) -> MapGuide:
         values["annotator_shift"] = start.new_zeros(confusion.n_annotators, *start.shape)
     if isinstance(confusion, SigmoidPriorConfusion):
         values["agreement_logits"] = confusion.centre
-    guide = MapGuide(model, init_loc_fn=init_to_value(values=values))
+    guide = MapGuide(model, init_loc_fn=init_to_value(values=values, fallback=init_to_mean))
     if model._pyro_name:  # a named program's guide has parameters of its own too
         guide._pyro_name = f"{model._pyro_name}.{guide._pyro_name}"
     return guide

@@ -25,7 +25,6 @@ from pdcc.validation import (
     check_device,
     check_features,
     check_n_clusters,
-    check_one_of,
     check_pairs,
     check_random_state,
     seed_of,
@@ -65,7 +64,10 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_n_clusters(self.n_clusters, n_items)
         confusion = self.get_params().get("confusion", "none")
         if not isinstance(confusion, nn.Module):  # "own" stands for a module, and is no choice by itself
-            check_one_of("confusion", confusion, ("auto", *CONFUSIONS))
+            if not isinstance(confusion, str) or confusion not in ("auto", *CONFUSIONS):
+                raise ValueError(
+                    f"confusion: expected one of {', '.join(map(repr, ('auto', *CONFUSIONS)))}, or a torch module that returns B, found {confusion!r}. Pass one of these."
+                )
         self.config(0)
         self.own_parts()
         if self.progress not in (None, True, False):
@@ -270,7 +272,7 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             raise ArtifactError(f"{path}: {error}") from None
         except (KeyError, TypeError, ValueError, RuntimeError, ArithmeticError, AttributeError) as error:
             raise ArtifactError(
-                f"{path}: its description does not fit its tensors ({error}). It was altered; restore it or fit again."
+                f"{path}: its description does not fit its tensors ({error}). It was altered, or the network or confusion passed is not the one that was fitted; restore it, pass that one, or fit again."
             ) from error
         return estimator
 

@@ -108,10 +108,13 @@ def fit(
         return
     estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
     runs.finish(output, *estimator.described(), data, source)
+    named = "" if id_column is None else f" --id-column {id_column}"
     typer.echo(
         f"{len(data)} answers about {data.n_items} items ({data.self_pairs} self-pairs dropped). {estimator.message_}"
     )
-    typer.echo(f"Run kept in {output}. Memberships of any items: pdcc predict {output} {features} -o memberships.csv")
+    typer.echo(
+        f"Run kept in {output}. Memberships of any items: pdcc predict {output} {features} -o memberships.csv{named}"
+    )
 
 
 @app.command()

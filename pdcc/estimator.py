@@ -32,7 +32,8 @@ class VolMaxDCC(PairEstimator):
         n_clusters: K.
         confusion: "none" (A = I), "sigmoid" (a free, symmetric B), "sigmoid-paper" (the paper's own, not symmetric), "stochastic"
             (B = A'A), "per-annotator" (the same with an A_r for each annotator, drawn around a shared one), "auto", or a module of
-            your own whose ``forward()`` or ``forward(batch)`` returns B, (K, K), or one for each pair of the batch, (b, K, K).
+            your own whose ``forward()`` or ``forward(batch)`` returns B, (K, K), or one for each pair of the batch, (b, K, K);
+            ``batch.annotator`` numbers the annotators from 0 in sorted order, and those never seen by how many there are.
         volume: lambda, weight of the volume term, or "auto".
         partition_weight: weight of a K-means partition's labels as one more noisy annotator; 0 leaves them out. "auto" lets in
             plain K-means where it is stable under resampling and what the answers are about, if answers are transitive within

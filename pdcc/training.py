@@ -157,8 +157,13 @@ def first_net(config: TrainConfig, x: Tensor, labels: Tensor | None, seed: int, 
         torch.manual_seed(seed)
         net = make_net(config, tuple(x.shape[1:]), own).to(x.device)
     if own.network is not None:
-        with torch.no_grad():
-            found = tuple(net.eval().logits(x[:2]).shape)
+        try:
+            with torch.no_grad():
+                found = tuple(net.eval().logits(x[:2]).shape)
+        except RuntimeError as error:
+            raise ValueError(
+                f"network: expected a module that takes items of shape {tuple(x.shape[1:])}, found one that does not ({error}). Change its first layer, or the shape of X."
+            ) from error
         if found != (len(x[:2]), config.n_clusters):
             raise ValueError(
                 f"network: expected logits of shape (n, {config.n_clusters}) for n items, found {found} for {len(x[:2])}. End it in nn.Linear(..., {config.n_clusters})."

@@ -188,6 +188,29 @@ def test_latent_sites_of_an_own_confusion_are_inferred_and_stay_out_of_the_store
     assert len(pyro.get_param_store()) == 0
     assert est.model_.confusion.slack.item() != 0.0
     assert 0.5 < est.agreement_[0, 0] < 0.999
+    assert (np.diagonal(est.agreement_) > est.agreement_[0, 1]).all()
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_latent_sites_start_at_their_priors_mean(seed):
+    """From anywhere else "similar" and "different" may end up exchanged."""
+
+    class Rates(PyroModule):
+        def __init__(self):
+            super().__init__()
+            self.rates = PyroSample(dist.Normal(torch.tensor([2.0, -2.0]), 0.5).to_event(1))
+
+        def forward(self):
+            within, across = torch.sigmoid(self.rates)
+            return torch.eye(K) * (within - across) + across
+
+    blobs = make_blobs(n=120, n_pairs=600, flip=0.2)
+    a = blobs.answers
+    est = VolMaxDCC(
+        K, confusion=Rates(), hidden=(8,), volume=0.0, partition_weight=0.0, **SMALL | {"random_state": seed}
+    )
+    est.fit(blobs.X, a.pairs, a.similar)
+    assert est.agreement_[0, 0] > est.agreement_[0, 1] + 0.3
 
 
 @pytest.mark.parametrize(
@@ -196,8 +219,9 @@ def test_latent_sites_of_an_own_confusion_are_inferred_and_stay_out_of_the_store
         ({"network": 3}, TypeError),
         ({"network": lambda: 3}, TypeError),
         ({"network": nn.Linear(4, K + 1)}, ValueError),
+        ({"network": nn.Linear(7, K)}, ValueError),
     ],
-    ids=["a number", "a function that makes one", "too many logits"],
+    ids=["a number", "a function that makes one", "too many logits", "other items"],
 )
 def test_networks_that_cannot_be_used_are_refused(change, error):
     blobs = make_blobs(n=30, n_pairs=60)
