@@ -1,9 +1,9 @@
 """The point-estimate guide: with it, SVI is maximum a posteriori estimation."""
 
-from pyro.infer.autoguide import AutoDelta, init_to_mean, init_to_value
+from pyro.infer.autoguide import AutoDelta, init_to_mean, init_to_uniform, init_to_value
 from pyro.nn import PyroModule
 
-from pdcc.models.confusion import AnnotatorConfusion, SigmoidPriorConfusion, StochasticConfusion
+from pdcc.models.confusion import AnnotatorConfusion, Confusion, SigmoidPriorConfusion, StochasticConfusion
 from pdcc.models.modules import Module
 
 
@@ -24,7 +24,8 @@ def map_guide(model: PyroModule) -> MapGuide:
         values["annotator_shift"] = start.new_zeros(confusion.n_annotators, *start.shape)
     if isinstance(confusion, SigmoidPriorConfusion):
         values["agreement_logits"] = confusion.centre
-    guide = MapGuide(model, init_loc_fn=init_to_value(values=values, fallback=init_to_mean))
+    fallback = init_to_uniform if isinstance(confusion, Confusion) else init_to_mean
+    guide = MapGuide(model, init_loc_fn=init_to_value(values=values, fallback=fallback))
     if model._pyro_name:  # a named program's guide has parameters of its own too
         guide._pyro_name = f"{model._pyro_name}.{guide._pyro_name}"
     return guide
