@@ -15,7 +15,7 @@ from pdcc.inference.guides import MapGuide
 from pdcc.inference.isolation import isolated
 from pdcc.inference.predict import memberships, pair_agreement
 from pdcc.inference.training_state import FitConfig
-from pdcc.inference.warmstart import SMOOTHING, START_BATCH, start_epochs
+from pdcc.inference.warmstart import SMOOTHING, start_batches
 from pdcc.models.annotation import AnnotationModel
 from pdcc.models.confusion import (
     AnnotatorConfusion,
@@ -265,11 +265,10 @@ def _weights(pairs: PairTensors, n_members: int, reweight: str | None) -> Tensor
 def _warm_start(stack: Stack, labels: Tensor, seed: int) -> None:
     x = stack.pairs.x
     optimizer = torch.optim.Adam([t for layer in stack.layers for t in layer], lr=1e-3)
-    for epoch in range(start_epochs(len(x))):
-        for rows in epoch_order(len(x), seed, epoch, x.device).split(START_BATCH):
-            scores = _logits(stack.layers, x[rows], stack.dropout)
-            loss = cross_entropy(scores.flatten(0, 1), labels[:, rows].flatten(), label_smoothing=SMOOTHING)
-            descend(optimizer, len(labels) * loss)
+    for rows in start_batches(len(x), seed, x.device):
+        scores = _logits(stack.layers, x[rows], stack.dropout)
+        loss = cross_entropy(scores.flatten(0, 1), labels[:, rows].flatten(), label_smoothing=SMOOTHING)
+        descend(optimizer, len(labels) * loss)
 
 
 def _logits(layers: Layers, x: Tensor, p_drop: float = 0.0) -> Tensor:

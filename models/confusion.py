@@ -214,9 +214,7 @@ class ShiftedConfusion(AnnotatorConfusion):
         return self.known_shift
 
 
-def make_confusion(
-    form: str, n_clusters: int, n_annotators: int = 0, start: Tensor | None = None
-) -> Confusion:
+def make_confusion(form: str, n_clusters: int, n_annotators: int = 0, start: Tensor | None = None) -> Confusion:
     """The confusion called ``form``, one of ``CONFUSIONS``; "per-annotator" is "stochastic" where no annotators are known.
 
     start: B, (K, K), that "rates" and "pooled" set out from.

@@ -11,9 +11,8 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import nn
 
-from pdcc.arrays import Float32, Float64, Ints, RandomState
-from pdcc.auto.initialise import Start
-from pdcc.auto.search import search, start_of
+from pdcc.arrays import Float64, Floats, Ints, RandomState
+from pdcc.auto.search import Preparation, prepare, search
 from pdcc.data.pairs import PairData, check_annotators, renumber
 from pdcc.errors import ArtifactError
 from pdcc.fitted import Fitted, logger
@@ -85,23 +84,23 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
             validate_data(self, X, skip_check_array=True)
         return self.fit_data(data)
 
-    def fit_data(self, data: PairData, *, checkpoints: Path | None = None, start: Start | None = None) -> Self:
+    def fit_data(self, data: PairData, *, checkpoints: Path | None = None, prepared: Preparation | None = None) -> Self:
         """Fit to checked pairs. With a directory ``checkpoints``, an interrupted fit goes on from where it was.
 
-        ``start``: what ``start_of`` returned for an estimator that differs in nothing a start depends on.
+        ``prepared``: what ``prepare`` returned for an estimator that differs in nothing a start depends on.
         """
         self.check(data.n_items)
         config, device = self.config(seed_of(self.random_state)), check_device(self.device)
         progress = show_progress(self.progress)
         own = self.own_parts()
-        fitted = search(data, config, device, own=own, start=start, progress=progress, checkpoints=checkpoints)
+        fitted = search(data, config, device, own=own, prepared=prepared, progress=progress, checkpoints=checkpoints)
         self._adopt(fitted, fitted.memberships(data.features))
         return self
 
-    def start_of(self, data: PairData) -> Start | None:
-        """The scaling and partition that ``fit_data`` would set out from; None for a random start with a given scale."""
+    def prepare(self, data: PairData) -> Preparation:
+        """The split, the scalings and the partitions that ``fit_data`` would set out from."""
         self.check(data.n_items)
-        return start_of(data, self.config(seed_of(self.random_state)))
+        return prepare(data, self.config(seed_of(self.random_state)), check_device(self.device))
 
     def _adopt(self, fitted: Fitted, memberships: Float64) -> None:
         """Take a fit as this estimator's, and memberships (N, K) of the items fitted on."""
@@ -213,7 +212,7 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         features = self._features(X)
         return PairData.from_arrays(features, pairs, similar, annotators, any_shape=features.ndim > 2)
 
-    def _features(self, X: ArrayLike) -> Float32:
+    def _features(self, X: ArrayLike) -> Floats:
         """Checked features of items like the fitted ones."""
         check_is_fitted(self, "fitted_")
         shape = self.fitted_.item_shape

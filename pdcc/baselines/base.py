@@ -8,7 +8,7 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pdcc.arrays import Float32, Ints
-from pdcc.auto.initialise import make_start
+from pdcc.auto.initialise import scaled_start
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES, Scaler
 from pdcc.validation import check_features, check_n_clusters, check_one_of, check_random_state, seed_of
@@ -32,7 +32,7 @@ class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
         """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, their annotators (M,).
 
-        Annotators serve to compare scalings and starts by held-out annotators, as in VolMaxDCC; the method itself sees none.
+        Annotators are checked; the methods themselves see none.
         """
         data = PairData.from_arrays(X, pairs, similar, annotators)
         check_n_clusters(self.n_clusters, data.n_items)
@@ -46,12 +46,10 @@ class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         if self.init == "own" and self.scale != "auto":
             self.scaler_ = Scaler.fit(data.features, self.scale)
         else:
-            kinds = SCALES if self.scale == "auto" else (self.scale,)
             how = "pairs" if self.init == "pairs" else "kmeans"
-            start = make_start(
-                data.features, self.n_clusters, self._shown(data, seed), scales=kinds, init=how, seed=seed
+            self.scaler_, start = scaled_start(
+                data.features, self._shown(data, seed), self.n_clusters, scale=self.scale, init=how, seed=seed
             )
-            self.scaler_ = start.scaler
             labels = None if self.init == "own" else start.labels
         self.n_features_in_ = data.features.shape[1]
         x = self.scaler_(data.features)

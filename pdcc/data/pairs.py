@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pdcc.arrays import Bools, Float32, Ints
+from pdcc.arrays import Bools, Floats, Ints
 from pdcc.errors import PairDataError
 from pdcc.validation import as_array, check_features, check_pairs, check_similar, first_row
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 class PairData:
     """N items and M answered pairs, checked. Make one with ``from_arrays``, ``from_frame`` or ``read``.
 
-    features: (N, d) float32, or (N, ...). i, j: (M,) row numbers. similar: (M,) bool.
+    features: (N, d), or (N, ...), float32 or float64. i, j: (M,) row numbers. similar: (M,) bool.
     annotator: (M,) numbers into ``annotator_names``, or None. item_ids: (N,) names of the items, or None.
     self_pairs: how many pairs of an item with itself were dropped.
 
@@ -33,7 +33,7 @@ class PairData:
         (2, 3, [True, False])
     """
 
-    features: Float32
+    features: Floats
     i: Ints
     j: Ints
     similar: Bools
