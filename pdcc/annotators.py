@@ -44,8 +44,8 @@ def _distinct_pairs(n_items: int, n_pairs: int, rng: np.random.Generator) -> NDA
             f"n_pairs: expected at most {there_are} distinct pairs of {n_items} items, found {n_pairs}. Ask for fewer, or let pairs repeat."
         )
     number = rng.choice(there_are, size=n_pairs, replace=False)
+    # The root of (2 high - 1)^2 is exact, and those below it fall short, up to tens of millions of items.
     high = np.floor((1 + np.sqrt(1 + 8 * number.astype(np.float64))) / 2).astype(np.int64)
-    high -= high * (high - 1) // 2 > number  # where the root was rounded up
     return rng.permuted(np.column_stack([number - high * (high - 1) // 2, high]), axis=1)
 
 
