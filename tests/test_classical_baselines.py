@@ -124,13 +124,14 @@ def test_scale_auto_is_chosen_by_the_answers(est):
 @pytest.mark.parametrize("init", ["kmeans", "pairs"])
 def test_a_given_start_is_where_they_set_out_from(est, init, blobs, monkeypatch):
     """The start is replaced by a partition with the clusters numbered backwards: the fit keeps those numbers."""
-    real, asked = base.make_start, []
+    real, asked = base.scaled_start, []
 
     def backwards(*args, **options):
         asked.append(options["init"])
-        return replace(real(*args, **options), labels=2 - blobs.y)
+        scaler, start = real(*args, **options)
+        return scaler, replace(start, labels=2 - blobs.y)
 
-    monkeypatch.setattr(base, "make_start", backwards)
+    monkeypatch.setattr(base, "scaled_start", backwards)
     fitted = clone(est).set_params(init=init).fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
     assert asked == [init]
     assert (fitted.labels_ == 2 - blobs.y).mean() > 0.95

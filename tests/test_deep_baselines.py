@@ -14,7 +14,7 @@ from helpers import DEEP, make_blobs
 from sklearn.base import clone
 
 from pdcc.annotators import answer_by_labels, draw_pairs
-from pdcc.auto.initialise import make_start
+from pdcc.auto.initialise import scaled_start
 from pdcc.baselines import CIDEC, DCGMM
 from pdcc.baselines.deep import label_moments
 from pdcc.baselines.rates import two_rate_nll
@@ -143,9 +143,9 @@ def test_early_stopping_keeps_the_epoch_that_predicts_held_out_pairs_best(baseli
 @pytest.mark.parametrize("shift", [0, 1])
 def test_a_given_start_is_where_training_sets_out_from(baseline, shift, blobs, monkeypatch):
     data = data_of(blobs)
-    start = make_start(data.features, 3, data, scales=(None,), init="pairs", seed=0)
+    scaler, start = scaled_start(data.features, data, 3, scale=None, init="pairs", seed=0)
     start = dataclasses.replace(start, labels=(start.labels + shift) % 3)
-    monkeypatch.setattr("pdcc.baselines.base.make_start", lambda *_, **__: start)
+    monkeypatch.setattr("pdcc.baselines.base.scaled_start", lambda *_, **__: (scaler, start))
     found = fitted(baseline, blobs, init="pairs", epochs=1, lr=1e-9)
     # Cluster k is label k whatever the labels' order; a start of the baseline's own has one order.
     assert np.mean(found.labels_ == start.labels) >= 0.95

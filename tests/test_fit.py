@@ -65,10 +65,40 @@ def test_early_stopping_keeps_the_best_state():
     train, held = problem()
     flipped = dataclasses.replace(held, similar=1 - held.similar)  # held-out answers that training can only make worse
     model, guide = model_and_guide(dropout=0.0)
-    result = fit(model, guide, train, flipped, dataclasses.replace(CONFIG, epochs=50, lr=1e-2, patience=3))
-    assert result.status == "converged"
+    patient = dataclasses.replace(CONFIG, epochs=50, lr=1e-2, patience=3)
+    result = fit(model, guide, train, flipped, patient)
+    assert result.status in ("converged", "start kept")
     assert len(result.history) == result.best_epoch + 1 + 3
     assert probe(model, guide, flipped).nll == pytest.approx(result.held_out, rel=1e-6)
+    assert result.held_out <= result.start_held_out
+    model, guide = model_and_guide(dropout=0.0)
+    straight = fit(model, guide, train, held, patient)
+    assert straight.best_epoch >= 0
+    assert straight.held_out < straight.start_held_out
+
+
+def test_a_start_that_no_epoch_improves_on_is_kept():
+    train, held = problem()
+    model, guide = model_and_guide(dropout=0.0)
+    fit(model, guide, train, None, dataclasses.replace(CONFIG, epochs=40, lr=1e-2))  # a start that knows the answers
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    flipped = dataclasses.replace(train, similar=1 - train.similar)
+    result = fit(model, guide, flipped, held, dataclasses.replace(CONFIG, epochs=20, lr=1e-2, patience=2))
+    assert result.status == "start kept"
+    assert result.best_epoch == -1
+    for name, value in model.state_dict().items():
+        torch.testing.assert_close(value, before[name], rtol=0, atol=0)
+
+
+def test_a_number_of_epochs_is_kept_to():
+    train, held = problem()
+    for epochs in (0, 3):
+        model, guide = model_and_guide(dropout=0.0)
+        result = fit(model, guide, train, held, dataclasses.replace(CONFIG, epochs=epochs, patience=1, keep_last=True))
+        assert len(result.history) == epochs
+        assert all(math.isfinite(h["held_out"]) for h in result.history)
+        last = probe(model, guide, held).nll
+        assert epochs == 0 or last == pytest.approx(result.history[-1]["held_out"], rel=1e-5)
 
 
 class Killed(Exception):

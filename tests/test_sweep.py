@@ -45,10 +45,10 @@ class Told(BaseEstimator):
         self.volume, self.random_state, self.progress = volume, random_state, progress
         self.means, self.shaken, self.swayed, self.by_item = means, shaken, swayed, by_item
 
-    def start_of(self, data):
+    def prepare(self, data):
         return None
 
-    def fit_data(self, data, *, start=None):
+    def fit_data(self, data, *, prepared=None):
         rng = np.random.default_rng(0)
         anew = (rng.random(len(Y)) < self.shaken[self.volume]) & bool(self.random_state % 2)
         self.labels_ = np.where(anew, rng.integers(3, size=len(Y)), Y)
@@ -204,10 +204,10 @@ def test_a_start_is_made_once_for_all_volumes_and_changes_nothing(monkeypatch):
     given = blobs.X, blobs.answers.pairs, blobs.answers.similar
     alone = estimator(init="pairs", random_state=0, epochs=2)
     data = PairData.from_arrays(*given)
-    again = estimator(init="pairs", random_state=0, epochs=2).fit_data(data, start=alone.start_of(data))
+    again = estimator(init="pairs", random_state=0, epochs=2).fit_data(data, prepared=alone.prepare(data))
     np.testing.assert_array_equal(alone.fit(*given).memberships_, again.memberships_)
     made = []
-    monkeypatch.setattr("pdcc.auto.search.make_start", lambda *a, **k: made.append(k["seed"]) or make_start(*a, **k))
+    monkeypatch.setattr("pdcc.auto.search.make_start", lambda way, *a: made.append(way.seed) or make_start(way, *a))
     select_volume(*given, estimator=alone, volumes=(0.0, 1e-3, 1e-2), n_restarts=2, random_state=7)
     assert made == [7, 8]
     made.clear()

@@ -151,10 +151,9 @@ class Start:
 
 
 def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
-    """Plain K-means for ``init="kmeans"``; for "pairs" the partition that predicts answers best, plain K-means if it does as well.
+    """Plain K-means for ``init="kmeans"``; for "pairs" the partition that predicts answers best.
 
-    Cross-validated over answers: a partition into few parts remembers nothing of single items. Plain K-means wins ties, since
-    it cannot have followed the answers' mistakes.
+    Cross-validated over answers: a partition into few parts remembers nothing of single items.
     """
     if init == "kmeans":
         return Start("plain", way.unmoved, way.unmoved, None, ())
@@ -163,9 +162,8 @@ def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
         kind: np.concatenate([partition_nll(way.make(kind, train), train, test) for train, test in folds])
         for kind in STARTS
     }
-    order = ["plain", *sorted(STARTS[1:], key=lambda kind: float(nll[kind].mean()))]
-    choice = choose([f"{kind} K-means" for kind in order], [nll[kind] for kind in order])
-    kind = order[choice.index]
+    choice = choose([f"{kind} K-means" for kind in STARTS], list(nll.values()), errors_allowed=0.0)
+    kind = STARTS[choice.index]
     return Start(kind, way.make(kind, shown), way.unmoved, nll[kind], choice.table)
 
 

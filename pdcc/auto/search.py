@@ -266,14 +266,15 @@ def _useful(
             logger.warning(line)
         return best, plan, found
     start, was = plan.route.start, found
-    rates = replace(plan.spec, confusion="rates", volume=0.0)
+    asked = run.config.confusion != "auto"
+    simplest = plan.spec if asked else replace(plan.spec, confusion="rates", volume=0.0)
     unsupervised = replace(start, kind="plain", labels=start.plain)
     for other in (start, unsupervised):
-        kept = replace(plan, route=replace(plan.route, start=other), spec=rates, epochs=0)
+        kept = replace(plan, route=replace(plan.route, start=other), spec=simplest, epochs=0)
         trial = run.train(kept, shown, held, f"keep {other.name}")
         found = _look(trial, kept, shown, held)
         if not found.trouble:
-            words = f"{was.trouble[0]} Kept {other.name} instead. Ask more pairs, or fewer clusters."
+            words = f"{was.trouble[0]} Fell back to {other.name}. Ask more pairs, or for fewer clusters."
             logger.warning(words)
             return trial, kept, replace(found, fell_back=words)
     for line in was.trouble:

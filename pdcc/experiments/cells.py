@@ -127,8 +127,8 @@ def _chosen(estimator: Clusterer) -> str:
     report = getattr(estimator, "report_", None)
     if report is None:
         return str(getattr(estimator, "message_", ""))
-    start = report.start.name if report.start else "random start"
-    return f"{start}; {json.dumps(asdict(report.chosen))}; {report.reason}"
+    fell_back = report.useful.fell_back or ""
+    return f"{report.start}; {json.dumps(asdict(report.chosen))}; {report.reason}; {estimator.message_} {fell_back}"
 
 
 def _reset_peak() -> bool:
