@@ -78,7 +78,7 @@ class FitReport:
     @classmethod
     def from_dict(cls, body: dict[str, Any]) -> "FitReport":
         """Undo ``to_dict``."""
-        useful = {k: tuple(v) if isinstance(v, list) else v for k, v in body["useful"].items()}
+        useful: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in body["useful"].items()}
         parts = {
             "held_out": HeldOut(body["held_out"]), "held_out_annotators": tuple(body["held_out_annotators"]),
             "compared": tuple(body["compared"]), "chosen": Specification(**body["chosen"]), "useful": Usefulness(**useful),

@@ -124,8 +124,8 @@ class TrainConfig:
 
     def settled(self, chosen: Specification, scale: str | None) -> "TrainConfig":
         """The same with what was chosen in place of "auto"."""
-        found = {"confusion": chosen.confusion, "volume": chosen.volume, "partition_weight": chosen.partition_weight}
-        return replace(self, scale=scale, **found)
+        weight = chosen.partition_weight
+        return replace(self, scale=scale, confusion=chosen.confusion, volume=chosen.volume, partition_weight=weight)
 
     def lengths(self, n_pairs: int) -> tuple[int, int | None]:
         """(epochs, patience) for so many answers: "auto" sees to it that few of them still make enough steps."""

@@ -173,10 +173,10 @@ def test_noise_that_depends_on_the_items_is_learned(tmp_path):
     np.testing.assert_array_equal(back.predict_pairs(X, pairs), p)
     again = pickle.loads(pickle.dumps(est))
     np.testing.assert_array_equal(again.predict_pairs(X, pairs), p)
-    idata = est.posterior(X, pairs, similar, draws=3, steps=20)
+    idata = est.posterior(X, pairs, similar, draws=50, steps=20)
     likelihood = np.exp(idata.log_likelihood["similar"].values).mean((0, 1))
     by_draws = np.where(similar, likelihood, 1 - likelihood)
-    assert np.abs(by_draws - p).mean() < 0.08  # three draws; each pair by its own B, not by the mean one
+    assert np.abs(by_draws - p).mean() < 0.05  # by the mean B it is .1; each pair by its own B, not by the mean one
 
 
 def test_latent_sites_of_an_own_confusion_are_inferred_and_stay_out_of_the_store():

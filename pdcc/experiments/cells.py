@@ -128,7 +128,7 @@ def _chosen(estimator: Clusterer) -> str:
     if report is None:
         return str(getattr(estimator, "message_", ""))
     fell_back = report.useful.fell_back or ""
-    return f"{report.start}; {json.dumps(asdict(report.chosen))}; {report.reason}; {estimator.message_} {fell_back}"
+    return f"{report.start}; {json.dumps(asdict(report.chosen))}; {report.reason}; {getattr(estimator, 'message_', '')} {fell_back}"
 
 
 def _reset_peak() -> bool:
