@@ -195,6 +195,7 @@ class OracleVolMaxDCC(VolMaxDCC):
         scores = [metrics.acc(oracle.classes, fitted.memberships(features).argmax(axis=1)) for fitted in fits]
         best = fits[int(np.argmax(scores))]
         self.oracle_scores_ = dict(zip(self.volumes, scores, strict=True))
+        self._keep_names(data)
         self._adopt(best, best.memberships(data.features))
         return self
 

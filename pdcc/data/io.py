@@ -31,8 +31,10 @@ def read_table(path: str | Path) -> pd.DataFrame:
     raise PairDataError(str(path), "a .csv or .parquet file", f"the ending {path.suffix!r}", "Convert the table.")
 
 
-def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Features (N, d) and, where ``id_column`` names one in a table, the items' ids (N,)."""
+def read_features(
+    path: str | Path, *, id_column: str | None = None
+) -> tuple[NDArray[Any] | pd.DataFrame, NDArray[Any] | None]:
+    """Features (N, d), as a table where the file names their columns, and, where ``id_column`` names one, the items' ids (N,)."""
     path = Path(path)
     _must_exist(path)
     if path.suffix in (".csv", ".parquet"):
@@ -45,7 +47,7 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[ND
                 "Write it again with index=False, or name the column and pass it as the id column.",
             )
         if id_column is None:
-            return table.to_numpy(), None
+            return table, None
         if id_column not in table.columns:
             raise PairDataError(
                 "id column",
@@ -53,7 +55,7 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[ND
                 f"{id_column!r}, which is not among {', '.join(map(str, table.columns[:8]))}",
                 "Name one that is.",
             )
-        return table.drop(columns=id_column).to_numpy(), table[id_column].to_numpy(dtype=object)
+        return table.drop(columns=id_column), table[id_column].to_numpy(dtype=object)
     if id_column is not None:
         raise PairDataError(
             "id column",
