@@ -23,7 +23,10 @@ app = typer.Typer(
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 
 Features = Annotated[
-    Path, typer.Argument(help="Features, one row per item: .npy, .npz (one array, or one called X), .csv or .parquet.")
+    Path,
+    typer.Argument(
+        help="Features, one row per item: .npy, .npz (one array, one called X, or a scipy sparse matrix), .csv or .parquet."
+    ),
 ]
 Run = Annotated[Path, typer.Option("--output", "-o", help="Directory of the run; made if it is not there.")]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes every random choice.")]

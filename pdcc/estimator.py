@@ -63,7 +63,8 @@ class VolMaxDCC(PairEstimator):
         memberships_ (N, K), labels_ (N,); agreement_ B (K, K); confusion_ A[observed, true] or None;
             with "per-annotator" these are the shared ones, and annotator_confusion_ (R, K, K) those of annotators_, else None;
         history_ (one dict per epoch); status_ and message_; report_ (what was compared, chosen and why);
-        model_ and guide_ (the Pyro program and its point-estimate guide); fitted_ (all of it, as later steps take it); n_features_in_.
+        model_ and guide_ (the Pyro program and its point-estimate guide); fitted_ (all of it, as later steps take it); n_features_in_;
+        feature_names_in_ where X had named columns: new items may then have them in any order.
 
     Examples:
         >>> import numpy as np
@@ -74,6 +75,13 @@ class VolMaxDCC(PairEstimator):
         >>> est = VolMaxDCC(3, hidden=(16,), epochs=5, random_state=0).fit(X, pairs, similar)
         >>> est.predict_proba(X[:2]).shape
         (2, 3)
+
+        Or with one object for the answers, which scikit-learn splits together with X:
+
+        >>> from pdcc import PairAnswers
+        >>> y = PairAnswers.from_arrays(len(X), pairs, similar)
+        >>> est.fit(X[:50], y[:50]).score(X[:50], y[:50]) < 0  # mean log-likelihood per answer
+        True
     """
 
     def __init__(

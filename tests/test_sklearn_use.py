@@ -1,7 +1,6 @@
 """scikit-learn as people use it: y that splits with X, scores, pipelines and searches, names of columns and items, sparse X."""
 
 import pickle
-import tracemalloc
 
 import numpy as np
 import pandas as pd
@@ -26,10 +25,9 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.multiclass import type_of_target
 
-from pdcc import PairAnswers, PairData, PairDataError, VanillaDCC, VolMaxDCC, dense
+from pdcc import PairAnswers, PairData, PairDataError, VanillaDCC, VolMaxDCC
 from pdcc.baselines import DCGMM, KMeans, PCKMeans
 from pdcc.baselines.rates import two_rate_nll
-from pdcc.validation import check_features
 
 N, K = 60, 3
 QUICK = {
@@ -340,37 +338,6 @@ def test_sparse_features_are_the_dense_ones(form, est, world, y):
     np.testing.assert_array_equal(few.labels_, full.labels_)
     np.testing.assert_array_equal(few.predict(form(X)), full.predict(X))
     assert few.score(form(X), y) == full.score(X, y)
-
-
-def test_sparse_is_never_dense_in_double_precision():
-    X = sparse.random_array((1500, 4000), density=0.001, format="csc", dtype=np.float64, rng=np.random.default_rng(0))
-    tracemalloc.start()
-    try:
-        dense_form = check_features(X)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert dense_form.flags.c_contiguous
-    assert dense_form.dtype == np.float32
-    # Itself, and which of its entries are finite: a quarter more. In double precision it would be twice as large.
-    assert peak < 1.5 * dense_form.nbytes
-
-
-def test_sparse_beyond_memory_is_refused(monkeypatch, world, y):
-    monkeypatch.setattr(dense, "memory_limit", lambda: 700.0)
-    with pytest.raises(
-        PairDataError, match=r"X: .*at most 7e-07 GB.*found shape \(60, 3\), which takes 7.2e-07 GB.*TruncatedSVD"
-    ):
-        VolMaxDCC(K).fit(sparse.csr_array(world[0]), y)
-    monkeypatch.undo()
-    assert dense.memory_limit() > 1e6
-    huge = sparse.csr_array((10**7, 10**7), dtype=np.float32)
-    with pytest.raises(PairDataError, match=r"4e\+05 GB"):
-        check_features(huge)
-    with pytest.raises(PairDataError, match="real numbers"):
-        check_features(sparse.csr_array(np.eye(3) * 1j))
-    with pytest.raises(PairDataError, match=r"inf \(or beyond float32\) in 1 row.*first at row 1,"):
-        check_features(sparse.csr_array(np.diag([1.0, 1e300])))
 
 
 def test_texts_through_a_pipeline(y):

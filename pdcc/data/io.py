@@ -7,7 +7,9 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import load_npz
 
+from pdcc.arrays import Features
 from pdcc.errors import PairDataError
 
 
@@ -31,10 +33,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
     raise PairDataError(str(path), "a .csv or .parquet file", f"the ending {path.suffix!r}", "Convert the table.")
 
 
-def read_features(
-    path: str | Path, *, id_column: str | None = None
-) -> tuple[NDArray[Any] | pd.DataFrame, NDArray[Any] | None]:
-    """Features (N, d), as a table where the file names their columns, and, where ``id_column`` names one, the items' ids (N,)."""
+def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[Features, NDArray[Any] | None]:
+    """Features (N, d), sparse where the file is, and as a table where the file names their columns, and, where ``id_column`` names one, the items' ids (N,)."""
     path = Path(path)
     _must_exist(path)
     if path.suffix in (".csv", ".parquet"):
@@ -73,6 +73,9 @@ def read_features(
             if isinstance(loaded, np.ndarray):
                 return loaded, None
             names = loaded.files
+            if {"format", "shape", "data"} <= set(names):  # as scipy.sparse.save_npz writes it
+                matrix: Any = load_npz(path)
+                return matrix, None
             if len(names) == 1 or "X" in names:
                 return loaded["X" if "X" in names else names[0]], None
     except (ValueError, OSError, EOFError, BadZipFile) as error:
