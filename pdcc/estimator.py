@@ -13,6 +13,7 @@ from pdcc.arrays import RandomState
 from pdcc.auto.initialise import Start
 from pdcc.auto.search import search
 from pdcc.base import PairEstimator
+from pdcc.data.columns import in_fitted_order
 from pdcc.data.pairs import PairData
 from pdcc.training import Network, Oracle
 from pdcc.validation import check_device, check_features, seed_of, show_progress
@@ -190,7 +191,8 @@ class OracleVolMaxDCC(VolMaxDCC):
     def fit_data(self, data: PairData, *, checkpoints: Path | None = None, start: Start | None = None) -> Self:
         """Fit at every volume and keep the fit whose best epoch is most accurate on the items with known classes."""
         self.check(data.n_items)
-        features = check_features(self.oracle[0], item_shape=tuple(data.features.shape[1:]), any_shape=True)
+        known = in_fitted_order(self.oracle[0], data.feature_names)
+        features = check_features(known, item_shape=tuple(data.features.shape[1:]), any_shape=True)
         oracle = Oracle(features, np.asarray(self.oracle[1]))
         device, progress = check_device(self.device), show_progress(self.progress)
         config, own = self.config(seed_of(self.random_state)), self.own_parts()

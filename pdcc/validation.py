@@ -101,7 +101,7 @@ def _as_numbers(array: NDArray[Any], name: str) -> Float64:
             name,
             "numbers",
             f"{odd!r} of type {type(odd).__name__} (argument must be no string but a number)",
-            "Encode or drop the columns that are not numeric; if one names the items, say so: item_ids in Python, --id-column in the shell.",
+            "Encode or drop the columns that are not numeric; if one names the items, make it the index of X (Python) or say so with --id-column (shell).",
             bad[0],
         )
         # scikit-learn's checks want TypeError for what cannot be a number at all.
@@ -185,7 +185,7 @@ def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
             "pairs",
             "integers, row numbers of X",
             f"{array.dtype}, such as {array[0].tolist()}",
-            "Cast whole row numbers with .astype(int); for names of items pass X as a DataFrame with them as its index or use item_ids (Python), or --id-column (shell).",
+            "Cast whole row numbers with .astype(int); for names of items pass X as a DataFrame with them as its index (Python), or --id-column (shell).",
             0,
         )
     bad = ((array < 0) | (array >= n_items)).any(axis=1)
@@ -195,7 +195,7 @@ def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
             "pairs",
             f"row numbers from 0 to {n_items - 1} (X has {n_items} rows)",
             f"{array[row].tolist()}",
-            "Number items from 0, or name them (item_ids in Python, --id-column in the shell).",
+            "Number items from 0, or name them (by the index of a DataFrame X in Python, --id-column in the shell).",
             row,
         )
     return np.asarray(array, dtype=np.int64)

@@ -312,6 +312,20 @@ def test_columns_are_put_in_order(how, frame, world, fitted, tmp_path):
         np.testing.assert_array_equal(est.predict_proba(X), fitted.memberships_)
 
 
+def test_items_with_known_classes_are_put_in_order_too(frame, world):
+    _, pairs, similar, _ = world
+    classes = np.arange(N) % K
+    setting = {"hidden": (8,), "epochs": 2, "lr": 0.02, "random_state": 0, "volumes": (0.0, 1e-2)}
+    one, two = (
+        VolMaxDCC.paper(K, oracle=(known, classes), **setting).fit(frame, pairs, similar)
+        for known in (frame, frame[COLUMNS[::-1]])
+    )
+    assert one.oracle_scores_ == two.oracle_scores_
+    assert one.feature_names_in_.tolist() == COLUMNS
+    with pytest.raises(PairDataError, match="found no 'width'"):
+        VolMaxDCC.paper(K, oracle=(frame[["length"]], classes), **setting).fit(frame, pairs, similar)
+
+
 def test_names_are_those_of_the_last_fit(frame, world):
     X, pairs, similar, _ = world
     est = KMeans(K, random_state=0).fit(frame, pairs, similar)
