@@ -1,7 +1,7 @@
 """PairAnswers: answers about pairs of N items as one object of length N, the ``y`` that scikit-learn can split with X."""
 
 import logging
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -53,7 +53,7 @@ class PairAnswers:
     @classmethod
     def from_arrays(
         cls,
-        items: int | Sequence[Hashable] | NDArray[Any],
+        items: int | Collection[Any],
         pairs: ArrayLike,
         similar: ArrayLike,
         annotators: ArrayLike | None = None,
@@ -69,7 +69,7 @@ class PairAnswers:
         return replace(_checked(len(ids), look_up(pairs, ids, "items"), similar, annotators), item_ids=ids)
 
     @classmethod
-    def from_frame(cls, items: int | Sequence[Hashable] | NDArray[Any], frame: pd.DataFrame) -> "PairAnswers":
+    def from_frame(cls, items: int | Collection[Any], frame: pd.DataFrame) -> "PairAnswers":
         """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator."""
         return cls.from_arrays(items, *table_columns(frame, ids=not isinstance(items, int | np.integer)))
 
@@ -98,8 +98,6 @@ class PairAnswers:
 
     def __getitem__(self, rows: Any) -> "PairAnswers":
         """The answers among ``rows`` (row numbers, a mask of N values or a slice), about the items as numbered there."""
-        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is Ellipsis:
-            rows = rows[0]  # scikit-learn writes y[rows, ...]
         how = "row numbers that occur once, a mask of N values or a slice"
         try:
             kept = np.arange(self.n_items)[rows]
@@ -145,7 +143,7 @@ def as_answers(
     pairs: ArrayLike | PairAnswers,
     similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
-    item_ids: Sequence[Hashable] | NDArray[Any] | None = None,
+    item_ids: Collection[Any] | None = None,
 ) -> PairAnswers:
     """Every form in which ``fit`` takes answers about the rows of X, as one.
 
@@ -259,7 +257,7 @@ def _checked(n_items: int, index: Ints, similar: ArrayLike, annotators: ArrayLik
     )
 
 
-def check_ids(name: str, item_ids: Sequence[Hashable] | NDArray[Any], n_items: int | None = None) -> NDArray[Any]:
+def check_ids(name: str, item_ids: Collection[Any], n_items: int | None = None) -> NDArray[Any]:
     """Ids (N,) as an object array: hashable, none missing, none twice."""
     ids = np.empty(len(item_ids), dtype=object)
     ids[:] = list(item_ids)

@@ -1,7 +1,7 @@
 """PairData: the one validated form of features and answered pairs, and the ways to get there."""
 
 import hashlib
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -58,7 +58,7 @@ class PairData:
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         *,
-        item_ids: Sequence[Hashable] | NDArray[Any] | None = None,
+        item_ids: Collection[Any] | None = None,
         any_shape: bool = False,
         both_kinds: bool = True,
     ) -> "PairData":
@@ -83,9 +83,7 @@ class PairData:
         return cls(features=features, feature_names=column_names(X), **own)
 
     @classmethod
-    def from_frame(
-        cls, X: Features, frame: pd.DataFrame, *, item_ids: Sequence[Hashable] | NDArray[Any] | None = None
-    ) -> "PairData":
+    def from_frame(cls, X: Features, frame: pd.DataFrame, *, item_ids: Collection[Any] | None = None) -> "PairData":
         """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator."""
         return cls.from_arrays(X, frame, item_ids=item_ids)
 
