@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from pdcc.experiments.bank_summary import bank_tables
 from pdcc.experiments.cells import plan
 from pdcc.experiments.compare import Records
 from pdcc.experiments.presets import PRESETS
@@ -27,13 +28,12 @@ def measured(preset: str) -> list[dict[str, Any]]:
     return [done[c.task, c.method, c.trial] for c in cells if (c.task, c.method, c.trial) in done]
 
 
-def block(preset: str, *parts: Callable[[Records], str]) -> str:
-    """Parts of one preset's report, and when it was measured."""
+def block(preset: str, *parts: Callable[[Records], str], read_as: str = READ_AS) -> str:
+    """Parts of one preset's report, how they are read, and when it was measured."""
     records = measured(preset)
     if not records:
         return "Not measured yet."
-    tables = [] if parts == (comparisons,) else [READ_AS]
-    return "\n\n".join([*(part(records).strip() for part in parts), " ".join([*tables, stamp(records)])])
+    return "\n\n".join([*(part(records).strip() for part in parts), f"{read_as} {stamp(records)}".strip()])
 
 
 def some(*measures: str) -> Callable[[Records], str]:
@@ -43,12 +43,13 @@ def some(*measures: str) -> Callable[[Records], str]:
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "HUMAN_NOISE": lambda: block("human-noise", some("acc", "log_loss", "auc")),
-    "HUMAN_NOISE_COMPARED": lambda: block("human-noise", comparisons),
+    "HUMAN_NOISE_COMPARED": lambda: block("human-noise", comparisons, read_as=""),
     "HUMAN_NOISE_COSTS": lambda: block("human-noise", some("nmi", "ari", "seconds", "peak_mb")),
     "QUICK": lambda: block("quick", some("acc", "seconds")),
     "ABLATION": lambda: block("ablation", some("acc")),
     "VOLUMES": lambda: block("volumes", some("acc"), comparisons),
     "VOLUMES_RAW": lambda: block("volumes-raw", some("acc"), comparisons),
+    "BANK": lambda: block("bank", bank_tables, read_as=""),
 }
 
 

@@ -12,7 +12,18 @@ from pdcc.inference.batches import PairTensors
 from pdcc.inference.training_state import FitConfig, FitStatus, TrainingState, under
 from pdcc.storage.files import load_state, save_state
 
-PLAIN = ("epoch", "step", "steps", "rate", "recoveries", "best_epoch", "best_held_out", "history", "outcome")
+PLAIN = (
+    "epoch",
+    "step",
+    "steps",
+    "rate",
+    "recoveries",
+    "best_epoch",
+    "best_held_out",
+    "start_held_out",
+    "history",
+    "outcome",
+)
 
 
 def fingerprint(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, dropout, relu
+from torch.nn.functional import cross_entropy, relu
 from tqdm.auto import tqdm
 
 from pdcc.inference.batches import PairTensors, epoch_order, index_batches
@@ -15,10 +15,16 @@ from pdcc.inference.guides import MapGuide
 from pdcc.inference.isolation import isolated
 from pdcc.inference.predict import memberships, pair_agreement
 from pdcc.inference.training_state import FitConfig
-from pdcc.inference.warmstart import SMOOTHING, START_BATCH, start_epochs
+from pdcc.inference.warmstart import SMOOTHING, start_batches
 from pdcc.models.annotation import AnnotationModel
-from pdcc.models.confusion import AnnotatorConfusion, SigmoidConfusion, StochasticConfusion
-from pdcc.models.membership import Membership
+from pdcc.models.confusion import (
+    AnnotatorConfusion,
+    PooledConfusion,
+    RatesConfusion,
+    SigmoidConfusion,
+    StochasticConfusion,
+)
+from pdcc.models.membership import Membership, drop
 from pdcc.models.objective import (
     annotator_columns,
     answer_logits,
@@ -27,6 +33,7 @@ from pdcc.models.objective import (
     sigmoid_agreement,
     stochastic_agreement,
     taken_for,
+    two_rates,
 )
 from pdcc.models.volume import log_volume
 
@@ -95,8 +102,8 @@ def bootstrap_weights(pairs: PairTensors, reweight: str, generator: torch.Genera
 class Stack:
     """What R members train: stacked nets and, as the form of ``like`` asks for, stacked confusions; and their losses.
 
-    layers: weights (R, in, out) and biases (R, 1, out). raw: B' of a free B or log columns of A, (R, K, K). shift: annotators'
-    departures, (R, P, K, K). partition: log columns of the partition's confusion, (R, K, K).
+    layers: weights (R, in, out) and biases (R, 1, out). raw: B' of a free or pooled B or log columns of A, (R, K, K). rates: logits of
+    two rates, (R, 2). shift: annotators' departures, (R, P, K, K). partition: log columns of the partition's confusion, (R, K, K).
     """
 
     def __init__(self, nets: Sequence[Membership], like: AnnotationModel, pairs: PairTensors):
@@ -115,17 +122,28 @@ class Stack:
         self.free = confusion if isinstance(confusion, SigmoidConfusion) else None
         self.stochastic = confusion if isinstance(confusion, StochasticConfusion) else None
         self.annotators = confusion if isinstance(confusion, AnnotatorConfusion) else None
+        self.two = confusion if isinstance(confusion, RatesConfusion) else None
+        self.pooled = confusion if isinstance(confusion, PooledConfusion) else None
         self.identity = torch.eye(K, dtype=pairs.x.dtype, device=pairs.x.device)
         start = StochasticConfusion(K).initial.to(pairs.x).log()
         raw = 2 * self.identity - 1 if self.free else start  # the paper's start, or near the identity
-        self.raw = raw.expand(R, K, K).clone().requires_grad_(confusion is self.free or confusion is self.stochastic)
+        if self.pooled is not None:
+            raw = self.pooled.centre().detach()
+        learned = confusion in (self.free, self.stochastic, self.pooled)
+        self.raw = raw.expand(R, K, K).clone().requires_grad_(learned)
+        rates = raw.new_zeros(2) if self.two is None else self.two.rates.detach()
+        self.rates = rates.expand(R, 2).clone().requires_grad_(self.two is not None)
         n_annotators = 0 if self.annotators is None else self.annotators.n_annotators
         self.shift = raw.new_zeros(R, n_annotators, K, K).requires_grad_(self.annotators is not None)
         self.partition = start.expand(R, K, K).clone().requires_grad_(like.partition_weight > 0)
 
     def tensors(self) -> list[Tensor]:
         """All that training changes."""
-        return [t for layer in self.layers for t in layer] + [self.raw, self.partition, self.shift]
+        return [t for layer in self.layers for t in layer] + self.confusions()
+
+    def confusions(self) -> list[Tensor]:
+        """What is not a net's."""
+        return [self.raw, self.rates, self.partition, self.shift]
 
     def columns(self) -> Tensor:
         """Columns of the members' A as rows, (R, K, K)."""
@@ -133,8 +151,10 @@ class Stack:
 
     def agreement(self) -> Tensor:
         """B of every member, (R, 1, K, K), or of its annotators and, last, the shared one, (R, P + 1, K, K)."""
-        if self.free is not None:
-            return sigmoid_agreement(self.raw, symmetric=self.free.symmetric)[:, None]
+        if self.free is not None or self.pooled is not None:
+            return sigmoid_agreement(self.raw, symmetric=self.free is None or self.free.symmetric)[:, None]
+        if self.two is not None:
+            return torch.sigmoid(two_rates(self.rates, self.identity))[:, None]
         columns = (self.columns() if self.stochastic else self.identity.expand(self.size, -1, -1))[:, None]
         return stochastic_agreement(columns if self.annotators is None else annotator_columns(columns, self.shift))
 
@@ -151,6 +171,9 @@ class Stack:
             loss = loss - volume * log_volume(F).to(loss)
         if self.stochastic is not None:
             loss = loss - log_dirichlet(self.columns(), self.stochastic.concentration) / M
+        if self.pooled is not None:
+            apart = (self.raw - two_rates(self.rates, self.identity)) / self.pooled.deviation
+            loss = loss + apart.square().sum((1, 2)) / (2 * M)
         if self.annotators is not None:
             loss = loss + (self.shift / self.annotators.deviation).square().sum((1, 2, 3)) / (2 * M)
         if like.partition_weight > 0:
@@ -201,7 +224,7 @@ def fit_ensemble(
             _warm_start(stack, labels, config.seed)
         weight = _weights(pairs, R, reweight)
         volumes = pairs.x.new_full((R,), like.volume) if volume is None else volume.to(pairs.x)
-        confusions = [t for t in (stack.raw, stack.partition, stack.shift) if t.requires_grad]
+        confusions = [t for t in stack.confusions() if t.requires_grad]
         groups = [{"params": [t for layer in stack.layers for t in layer], "lr": config.lr}]
         groups += [{"params": confusions, "lr": config.confusion_lr}] if confusions else []
         # Members do not meet in the sum of their losses, so one Adam is R of them.
@@ -242,11 +265,10 @@ def _weights(pairs: PairTensors, n_members: int, reweight: str | None) -> Tensor
 def _warm_start(stack: Stack, labels: Tensor, seed: int) -> None:
     x = stack.pairs.x
     optimizer = torch.optim.Adam([t for layer in stack.layers for t in layer], lr=1e-3)
-    for epoch in range(start_epochs(len(x))):
-        for rows in epoch_order(len(x), seed, epoch, x.device).split(START_BATCH):
-            scores = _logits(stack.layers, x[rows], stack.dropout)
-            loss = cross_entropy(scores.flatten(0, 1), labels[:, rows].flatten(), label_smoothing=SMOOTHING)
-            descend(optimizer, len(labels) * loss)
+    for rows in start_batches(len(x), seed, x.device):
+        scores = _logits(stack.layers, x[rows], stack.dropout)
+        loss = cross_entropy(scores.flatten(0, 1), labels[:, rows].flatten(), label_smoothing=SMOOTHING)
+        descend(optimizer, len(labels) * loss)
 
 
 def _logits(layers: Layers, x: Tensor, p_drop: float = 0.0) -> Tensor:
@@ -256,5 +278,5 @@ def _logits(layers: Layers, x: Tensor, p_drop: float = 0.0) -> Tensor:
         h = torch.baddbmm(b, h, w)
         if k + 1 < len(layers):
             h = relu(h)
-            h = dropout(h, p_drop) if p_drop > 0 else h
+            h = drop(h, p_drop) if p_drop > 0 else h
     return h

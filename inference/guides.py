@@ -3,7 +3,14 @@
 from pyro.infer.autoguide import AutoDelta, init_to_mean, init_to_uniform, init_to_value
 from pyro.nn import PyroModule
 
-from pdcc.models.confusion import AnnotatorConfusion, Confusion, SigmoidPriorConfusion, StochasticConfusion
+from pdcc.models.confusion import (
+    AnnotatorConfusion,
+    Confusion,
+    PooledConfusion,
+    RatesPriorConfusion,
+    SigmoidPriorConfusion,
+    StochasticConfusion,
+)
 from pdcc.models.modules import Module
 
 
@@ -24,6 +31,10 @@ def map_guide(model: PyroModule) -> MapGuide:
         values["annotator_shift"] = start.new_zeros(confusion.n_annotators, *start.shape)
     if isinstance(confusion, SigmoidPriorConfusion):
         values["agreement_logits"] = confusion.centre
+    if isinstance(confusion, PooledConfusion):
+        values["agreement_logits"] = confusion.initial
+    if isinstance(confusion, RatesPriorConfusion):
+        values["rate_logits"] = confusion.mean
     fallback = init_to_uniform if isinstance(confusion, Confusion) else init_to_mean
     guide = MapGuide(model, init_loc_fn=init_to_value(values=values, fallback=fallback))
     if model._pyro_name:  # a named program's guide has parameters of its own too

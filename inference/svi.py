@@ -35,7 +35,7 @@ CHECKPOINT_SECONDS = 5.0
 class FitResult:
     """What training came to. The model and guide hold the best state found (the last good one on divergence).
 
-    status: how it ended; message: a sentence about that.
+    status: how it ended; message: a sentence about that. start_held_out: nats per held-out answer before the first step.
     """
 
     status: FitStatus
@@ -44,6 +44,7 @@ class FitResult:
     best_epoch: int
     history: list[dict[str, float]]
     resumed_at: int | None = None
+    start_held_out: float = math.nan
 
 
 def make_optimizer(
@@ -95,6 +96,12 @@ def fit(
                     "%s: resumed at step %d, in epoch %d of at most %d", label, resumed_at, run.epoch + 1, config.epochs
                 )
             bar.update(run.epoch)
+        elif held_out is not None and not config.keep_last and judge is None:
+            # A start that no epoch improves on is kept.
+            run.start_held_out = probe(model, guide, held_out).nll
+            run.best, run.best_held_out = run.snapshot(), _finite(run.start_held_out)
+        if config.epochs == 0:
+            run.outcome = (FitStatus.START_KEPT, "Kept the start as it is.")
         saved = time.monotonic()
 
         while run.outcome is None:
@@ -113,8 +120,9 @@ def fit(
             now = probe(model, guide, pairs if held_out is None else held_out)
             if judge is not None:
                 now = replace(now, nll=judge(model))
-            early = held_out is not None or judge is not None
-            _close_epoch(run, now, float(run.total) / len(parts), early, model.volume > 0, config)
+            early = (held_out is not None or judge is not None) and not config.keep_last
+            probed = held_out is not None or judge is not None
+            _close_epoch(run, now, float(run.total) / len(parts), early, probed, model.volume > 0, config)
             if run.history:
                 bar.set_postfix({k: f"{v:.4f}" for k, v in run.history[-1].items() if k != "epoch"})
             bar.update(1)
@@ -125,11 +133,21 @@ def fit(
             save_checkpoint(run, checkpoint, mark)
     status, message = run.outcome
     (logger.warning if status is FitStatus.DIVERGED else logger.info)("%s: %s", label, message)
-    return FitResult(status, message, run.best_held_out, run.best_epoch, run.history, resumed_at)
+    return FitResult(status, message, run.best_held_out, run.best_epoch, run.history, resumed_at, run.start_held_out)
+
+
+def _finite(nll: float) -> float:
+    return nll if math.isfinite(nll) else math.inf
+
+
+def _stopped(best_epoch: int) -> tuple[FitStatus, str]:
+    if best_epoch < 0:
+        return FitStatus.START_KEPT, "Kept the start: no epoch of training predicted held-out answers better."
+    return FitStatus.CONVERGED, f"Held-out answers stopped improving after epoch {best_epoch + 1}."
 
 
 def _close_epoch(
-    run: TrainingState, now: Probe, loss: float, early: bool, wants_volume: bool, config: FitConfig
+    run: TrainingState, now: Probe, loss: float, early: bool, probed: bool, wants_volume: bool, config: FitConfig
 ) -> None:
     """Judge the epoch just done: keep it, go back to the last good one at a lower rate, or end the run."""
     finite = math.isfinite(loss) and math.isfinite(now.nll)
@@ -152,15 +170,21 @@ def _close_epoch(
                 run.rate,
             )
     else:
-        name = "held_out" if early else "nll"  # with nothing held out, the pairs themselves are probed
+        name = "held_out" if probed else "nll"  # with nothing held out, the pairs themselves are probed
         run.history.append({"epoch": run.epoch, "loss": loss, name: now.nll, "log_volume": now.log_volume})
         run.good = run.full_state()
-        if not early or now.nll < run.best_held_out:
+        if not early or now.nll < run.best_held_out - config.least_gain:
             run.best, run.best_epoch, run.best_held_out = run.snapshot(), run.epoch, now.nll
         elif config.patience is not None and run.epoch - run.best_epoch >= config.patience:
-            run.outcome = (FitStatus.CONVERGED, f"Held-out answers stopped improving after epoch {run.best_epoch + 1}.")
+            run.outcome = _stopped(run.best_epoch)
     run.epoch, run.step = run.epoch + 1, 0
     run.total.zero_()
     if run.outcome is None and run.epoch >= config.epochs:
-        kept = f"kept the best held-out state, of epoch {run.best_epoch + 1}" if early else "kept the last state"
+        kept = "kept the last state"
+        if early:
+            kept = (
+                "kept the start, which none improved on"
+                if run.best_epoch < 0
+                else f"kept the best held-out state, of epoch {run.best_epoch + 1}"
+            )
         run.outcome = (FitStatus.EPOCHS_USED, f"All {config.epochs} epochs used; {kept}.")

@@ -13,12 +13,18 @@ class FitStatus(StrEnum):
 
     CONVERGED = "converged"  # held-out answers stopped improving
     EPOCHS_USED = "epochs used"
+    START_KEPT = "start kept"  # no epoch was wanted, or none was better than the start
+    NOT_USEFUL = "not useful"  # predicts no better than a constant, or a cluster is empty: see the message
     DIVERGED = "diverged"
 
 
 @dataclass(frozen=True)
 class FitConfig:
-    """How to train; ``patience`` counts epochs without a better held-out likelihood (None: never stop early)."""
+    """How to train; ``patience`` counts epochs without a better held-out likelihood (None: never stop early).
+
+    keep_last: the state kept is the last one, and held-out answers are only looked at. least_gain: nats per held-out answer by
+    which an epoch must be better than the best so far to count.
+    """
 
     epochs: int = 60
     batch_size: int = 128
@@ -28,6 +34,8 @@ class FitConfig:
     exact_volume: bool = False
     patience: int | None = 8
     seed: int = 0
+    keep_last: bool = False
+    least_gain: float = 0.0
 
 
 @dataclass
@@ -44,6 +52,7 @@ class TrainingState:
     recoveries: int = 0
     best_epoch: int = -1
     best_held_out: float = math.inf
+    start_held_out: float = math.nan
     history: list[dict[str, float]] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
     good: dict[str, Tensor] = field(default_factory=dict)

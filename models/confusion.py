@@ -1,4 +1,4 @@
-"""What stands between true memberships and answers: the agreement matrix B, in five forms.
+"""What stands between true memberships and answers: the agreement matrix B, in seven forms.
 
 ``B[k, l]`` is the probability that a pure member of k and a pure member of l are called similar. The likelihood sees
 confusion only through B, so every form returns B from ``forward(batch)`` and samples, as Pyro sites, whatever it holds uncertain.
@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from pdcc.models.modules import Module, stacked
-from pdcc.models.objective import annotator_columns, sigmoid_agreement, stochastic_agreement
+from pdcc.models.objective import annotator_columns, sigmoid_agreement, stochastic_agreement, two_rates
 
 if TYPE_CHECKING:
     from pdcc.models.annotation import PairBatch
 
-CONFUSIONS = ("none", "sigmoid", "sigmoid-paper", "stochastic", "per-annotator")
+CONFUSIONS = ("none", "rates", "pooled", "sigmoid", "sigmoid-paper", "stochastic", "per-annotator")
 
 
 class Confusion(Module):
@@ -51,6 +51,61 @@ class NoConfusion(Confusion):
         return identity
 
 
+class RatesConfusion(Confusion):
+    """Two rates of "similar", one within clusters and one across them, whichever the clusters: B = b 11' + (a - b) I.
+
+    start: B, (K, K), to set out from (its mean logits on and off the diagonal); None: the paper's start, logits of +-1.
+    """
+
+    def __init__(self, n_clusters: int, start: Tensor | None = None):
+        super().__init__()
+        identity = torch.eye(n_clusters)
+        logits = (2 * identity - 1) if start is None else start.logit()
+        within = identity.to(logits) > 0
+        self.rates = nn.Parameter(torch.stack([logits[within].mean(), logits[~within].mean()]))
+        self.register_buffer("identity", identity.to(logits))
+
+    def centre(self) -> Tensor:
+        """Logits of the two rates as a matrix, (K, K)."""
+        return two_rates(self.rates, self.identity)
+
+    def agreement(self) -> Tensor:
+        """B, (K, K)."""
+        return torch.sigmoid(self.centre())
+
+
+class RatesPriorConfusion(Confusion):
+    """The two rates with a prior, logits ~ Normal around the paper's start: what a posterior of them needs."""
+
+    def __init__(self, n_clusters: int, deviation: float = 2.0):
+        super().__init__()
+        self.register_buffer("identity", torch.eye(n_clusters))
+        self.register_buffer("mean", torch.tensor([1.0, -1.0]))
+        self.deviation = deviation
+
+    def agreement(self) -> Tensor:
+        """B, (K, K)."""
+        rates = pyro.sample("rate_logits", dist.Normal(self.mean, self.deviation).to_event(1))
+        return torch.sigmoid(stacked(two_rates(rates, self.identity)))
+
+
+class PooledConfusion(RatesConfusion):
+    """Every two clusters have a rate of their own, drawn around two shared ones: logit B[k, l] ~ Normal(logit a or b, deviation).
+
+    Few answers about two clusters leave them at the shared rate; many tell what is confused with what.
+    """
+
+    def __init__(self, n_clusters: int, start: Tensor | None = None, deviation: float = 0.5):
+        super().__init__(n_clusters, start)
+        self.register_buffer("initial", self.centre().detach() if start is None else start.logit())
+        self.deviation = deviation
+
+    def agreement(self) -> Tensor:
+        """B, (K, K)."""
+        raw = stacked(pyro.sample("agreement_logits", dist.Normal(self.centre(), self.deviation).to_event(2)))
+        return sigmoid_agreement(raw, symmetric=True)
+
+
 class SigmoidConfusion(Confusion):
     """B = sigmoid(B'), B' a free parameter (paper, section 6), made symmetric first; not PSD in general.
 
@@ -72,11 +127,14 @@ class SigmoidPriorConfusion(Confusion):
     """B = sigmoid(B') with B' ~ Normal around the paper's start: what a posterior of the free form needs.
 
     A deviation of 2 puts the central 90 % of every entry of B between .09 and .99 (diagonal) or .01 and .91 (off it).
+    ``centre``: logits (K, K) in the place of the paper's start.
     """
 
-    def __init__(self, n_clusters: int, start: float = 1.0, deviation: float = 2.0, *, symmetric: bool = True):
+    def __init__(
+        self, n_clusters: int, deviation: float = 2.0, *, centre: Tensor | None = None, symmetric: bool = True
+    ):
         super().__init__()
-        self.register_buffer("centre", start * (2 * torch.eye(n_clusters) - 1))
+        self.register_buffer("centre", 2 * torch.eye(n_clusters) - 1 if centre is None else centre)
         self.deviation, self.symmetric = deviation, symmetric
 
     def agreement(self) -> Tensor:
@@ -156,10 +214,15 @@ class ShiftedConfusion(AnnotatorConfusion):
         return self.known_shift
 
 
-def make_confusion(form: str, n_clusters: int, n_annotators: int = 0) -> Confusion:
-    """The confusion called ``form``, one of ``CONFUSIONS``; "per-annotator" is "stochastic" where no annotators are known."""
+def make_confusion(form: str, n_clusters: int, n_annotators: int = 0, start: Tensor | None = None) -> Confusion:
+    """The confusion called ``form``, one of ``CONFUSIONS``; "per-annotator" is "stochastic" where no annotators are known.
+
+    start: B, (K, K), that "rates" and "pooled" set out from.
+    """
     if form == "none":
         return NoConfusion(n_clusters)
+    if form in ("rates", "pooled"):
+        return (RatesConfusion if form == "rates" else PooledConfusion)(n_clusters, start)
     if form in ("sigmoid", "sigmoid-paper"):
         return SigmoidConfusion(n_clusters, symmetric=form == "sigmoid")
     if form == "per-annotator" and n_annotators:

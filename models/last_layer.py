@@ -12,6 +12,9 @@ from pdcc.models.confusion import (
     AnnotatorConfusion,
     Confusion,
     NoConfusion,
+    PooledConfusion,
+    RatesConfusion,
+    RatesPriorConfusion,
     ShiftedConfusion,
     SigmoidConfusion,
     SigmoidPriorConfusion,
@@ -93,6 +96,10 @@ def uncertain_confusion(fitted: nn.Module, n_clusters: int, shift: Tensor | None
     shift: how the annotators depart from the shared confusion, (R, K, K), held fixed; None where they do not.
     known: B at the point estimate, (K, K) or (M, K, K), for a confusion that is not one of ours: it is held fixed.
     """
+    if isinstance(fitted, PooledConfusion):
+        return SigmoidPriorConfusion(n_clusters, fitted.deviation, centre=fitted.centre().detach())
+    if isinstance(fitted, RatesConfusion):
+        return RatesPriorConfusion(n_clusters)
     if isinstance(fitted, SigmoidConfusion):
         return SigmoidPriorConfusion(n_clusters, symmetric=fitted.symmetric)
     if isinstance(fitted, AnnotatorConfusion) and shift is not None:

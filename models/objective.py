@@ -61,6 +61,12 @@ def sigmoid_agreement(raw: Tensor, *, symmetric: bool) -> Tensor:
     return torch.sigmoid((raw + raw.mT) / 2 if symmetric else raw)
 
 
+def two_rates(rates: Tensor, identity: Tensor) -> Tensor:
+    """Logits of B, (..., K, K), for those of two rates (..., 2), within clusters and across them."""
+    within, across = rates[..., 0, None, None], rates[..., 1, None, None]
+    return across + (within - across) * identity
+
+
 def annotator_columns(columns: Tensor, shift: Tensor) -> Tensor:
     """Columns of every annotator's A as rows, [r, true, observed], the shared ones last, (..., R + 1, K, K).
 

@@ -25,13 +25,28 @@ class Answers:
     annotators: NDArray[np.int64] | None = None
 
 
-def draw_pairs(n_items: int, n_pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Uniform pairs of two different items, (M, 2); pairs may repeat."""
+def draw_pairs(n_items: int, n_pairs: int, rng: np.random.Generator, *, distinct: bool = False) -> NDArray[np.int64]:
+    """Uniform pairs of two different items, (M, 2); pairs may repeat, in either order, unless they are to be ``distinct``."""
     if n_items < 2:
         raise ValueError(f"n_items: expected at least 2, found {n_items}. A pair takes two items.")
+    if distinct:
+        return _distinct_pairs(n_items, n_pairs, rng)
     i = rng.integers(n_items, size=n_pairs)
     j = (i + rng.integers(1, n_items, size=n_pairs)) % n_items
     return np.column_stack([i, j])
+
+
+def _distinct_pairs(n_items: int, n_pairs: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Uniform without replacement over unordered pairs, numbered 0 = (0, 1), 1 = (0, 2), 2 = (1, 2), 3 = (0, 3), ..."""
+    there_are = n_items * (n_items - 1) // 2
+    if n_pairs > there_are:
+        raise ValueError(
+            f"n_pairs: expected at most {there_are} distinct pairs of {n_items} items, found {n_pairs}. Ask for fewer, or let pairs repeat."
+        )
+    number = rng.choice(there_are, size=n_pairs, replace=False)
+    # The root of (2 high - 1)^2 is exact, and those below it fall short, up to tens of millions of items.
+    high = np.floor((1 + np.sqrt(1 + 8 * number.astype(np.float64))) / 2).astype(np.int64)
+    return rng.permuted(np.column_stack([number - high * (high - 1) // 2, high]), axis=1)
 
 
 def flip_rate(classes: NDArray[np.int64], pairs: NDArray[np.int64], similar: NDArray[np.bool_]) -> float:
@@ -47,6 +62,12 @@ def check_confusion(confusion: ArrayLike, n_clusters: int) -> NDArray[np.float64
             f"confusion: expected a non-negative {n_clusters}x{n_clusters} matrix A[observed, true] whose columns sum to 1, found shape {A.shape} with column sums {A.sum(axis=0).round(3).tolist()}. Normalise its columns."
         )
     return A
+
+
+def uniform_confusion(n_clusters: int, rate: float) -> NDArray[np.float64]:
+    """A[observed, true] (K, K): a label is taken for another with probability ``rate``, each of the others alike."""
+    other = rate / (n_clusters - 1)
+    return np.asarray((1 - rate - other) * np.eye(n_clusters) + other)
 
 
 def answer_through(
@@ -65,6 +86,21 @@ def answer_by_labels(classes: ArrayLike, labels: ArrayLike, pairs: NDArray[np.in
     truth, given = np.asarray(classes), np.asarray(labels)
     similar = given[pairs[:, 0]] == given[pairs[:, 1]]
     return Answers(pairs, similar, flip_rate(truth, pairs, similar))
+
+
+def answer_with_flips(classes: ArrayLike, pairs: NDArray[np.int64], rate: float, rng: np.random.Generator) -> Answers:
+    """The truth, each answer turned round on its own with probability ``rate``, whatever the classes."""
+    right = answer_by_labels(classes, classes, pairs)
+    similar = right.similar ^ (rng.random(len(pairs)) < rate)
+    return Answers(pairs, similar, flip_rate(np.asarray(classes), pairs, similar))
+
+
+def mistaken_labels(classes: ArrayLike, rate: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Classes (N,) of which a share ``rate`` is replaced by another class, each of the others alike: what someone takes items for."""
+    names, given = np.unique(np.asarray(classes), return_inverse=True)
+    wrong = rng.permutation(len(given))[: round(rate * len(given))]
+    given[wrong] = (given[wrong] + rng.integers(1, len(names), size=len(wrong))) % len(names)
+    return np.asarray(names[given])
 
 
 def machine_annotator(

@@ -10,10 +10,9 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from pdcc.arrays import Features, Float32, Float64, Ints, RandomState
-from pdcc.auto.initialise import Start
-from pdcc.auto.search import search, start_of
-from pdcc.data.answers import PairAnswers, check_annotators, pair_rows, renumber
+from pdcc.arrays import Features, Float64, Floats, Ints, RandomState
+from pdcc.auto.search import Preparation, prepare, search
+from pdcc.data.answers import PairAnswers, as_answers, check_annotators, pair_rows, renumber
 from pdcc.data.pairs import PairData
 from pdcc.errors import ArtifactError
 from pdcc.fitted import Fitted, logger
@@ -89,24 +88,24 @@ class PairEstimator(MembershipOutput, PairInput):
         """
         return self.fit_data(PairData.from_arrays(X, pairs, similar, annotators, any_shape=self.network is not None))
 
-    def fit_data(self, data: PairData, *, checkpoints: Path | None = None, start: Start | None = None) -> Self:
+    def fit_data(self, data: PairData, *, checkpoints: Path | None = None, prepared: Preparation | None = None) -> Self:
         """Fit to checked pairs. With a directory ``checkpoints``, an interrupted fit goes on from where it was.
 
-        ``start``: what ``start_of`` returned for an estimator that differs in nothing a start depends on.
+        ``prepared``: what ``prepare`` returned for an estimator that differs in nothing a start depends on.
         """
         self.check(data.n_items)
         config, device = self.config(seed_of(self.random_state)), check_device(self.device)
         progress = show_progress(self.progress)
         own = self.own_parts()
-        fitted = search(data, config, device, own=own, start=start, progress=progress, checkpoints=checkpoints)
+        fitted = search(data, config, device, own=own, prepared=prepared, progress=progress, checkpoints=checkpoints)
         self._keep_names(data)
         self._adopt(fitted, fitted.memberships(data.features))
         return self
 
-    def start_of(self, data: PairData) -> Start | None:
-        """The scaling and partition that ``fit_data`` would set out from; None for a random start with a given scale."""
+    def prepare(self, data: PairData) -> Preparation:
+        """The split, the scalings and the partitions that ``fit_data`` would set out from."""
         self.check(data.n_items)
-        return start_of(data, self.config(seed_of(self.random_state)))
+        return prepare(data, self.config(seed_of(self.random_state)), check_device(self.device))
 
     def _adopt(self, fitted: Fitted, memberships: Float64) -> None:
         """Take a fit as this estimator's, and memberships (N, K) of the items fitted on."""
@@ -131,12 +130,17 @@ class PairEstimator(MembershipOutput, PairInput):
         """The largest membership's cluster number (n,) of seen or unseen items X (n, d)."""
         return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
 
-    def predict_pairs(self, X: Features, pairs: ArrayLike, annotators: ArrayLike | None = None) -> Float64:
-        """P(called similar), (M,), for pairs (M, 2) of rows of X (n, d).
+    def predict_pairs(
+        self, X: Features, pairs: ArrayLike | PairAnswers, annotators: ArrayLike | None = None
+    ) -> Float64:
+        """P(called similar), (M,), for pairs (M, 2) of rows of X (n, d), or for those of a ``PairAnswers`` and who answered there.
 
         Where the confusion is per annotator, those never seen, and all where none are given, answer by the shared one.
         """
         features = self._features(X)
+        if isinstance(pairs, PairAnswers):
+            y = as_answers(X, len(features), pairs, annotators=annotators)
+            pairs, annotators = y.pairs, y.annotators
         i, j = np.ascontiguousarray(pair_rows(X, len(features), pairs)[0].T)
         codes = renumber(*check_annotators(annotators, len(i)), self.annotators_, len(i))
         asked = PairData(features, i, j, np.zeros(len(i), dtype=bool), codes, self.annotators_)
@@ -217,7 +221,7 @@ class PairEstimator(MembershipOutput, PairInput):
         data = self._checked(X, pairs, similar, annotators)
         return diagnose(self.fitted_, data, progress=show_progress(self.progress), **options)
 
-    def _features(self, X: Features) -> Float32:
+    def _features(self, X: Features) -> Floats:
         check_is_fitted(self, "fitted_")
         return self._like_fitted(X, self.fitted_.item_shape)
 

@@ -228,12 +228,18 @@ def bench(
     preset: Annotated[
         str,
         typer.Argument(
-            help="quick (digits), synthetic; human-noise, ablation, volumes, volumes-raw or paper (these need PDCC_DATA)."
+            help="quick (digits), synthetic; bank, bank-a, bank-b (parts of these need PDCC_DATA); human-noise, ablation, volumes, volumes-raw or paper (these need PDCC_DATA)."
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for tables; a killed run goes on.")],
     task: Annotated[
         list[str] | None, typer.Option(help="Only this task of the preset (docs/benchmark.md); repeat for several.")
+    ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only tasks with this part in their name, such as wine, mind or 2; repeat for alternatives, or to combine data with kinds."
+        ),
     ] = None,
     method: Annotated[list[str] | None, typer.Option(help="Only this method; repeat for several.")] = None,
     trials: Annotated[int | None, typer.Option(help="Trials; the preset has its own number.")] = None,
@@ -249,7 +255,7 @@ def bench(
 
     typer.echo(
         run(
-            preset, output, tasks=tuple(task or ()), methods=tuple(method or ()), trials=trials, seed=seed,
+            preset, output, tasks=tuple(task or ()), only=tuple(only or ()), methods=tuple(method or ()), trials=trials, seed=seed,
             n_jobs=jobs, progress=sys.stderr.isatty(), report_only=report,
         )
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Data to try pdcc on: the paper's synthetic study, scikit-learn's digits, and real human noise from PDCC_DATA."""
+"""Data to try pdcc on: the paper's synthetic study, scikit-learn's own sets, and measurements and real human noise from PDCC_DATA."""
 
 import os
 from dataclasses import dataclass
@@ -96,6 +96,27 @@ def _archive(name: str) -> dict[str, NDArray[Any]]:
         )
     with np.load(directory / name, allow_pickle=False) as archive:
         return {key: archive[key] for key in archive.files}
+
+
+SKLEARN_TABLES, ARCHIVED_TABLES = ("wine", "breast_cancer", "iris"), ("satellite", "vowel", "dna")
+
+
+def table(name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Measurements X (N, d), columns in their own units, and classes (N,).
+
+    "wine", "breast_cancer" and "iris" come with scikit-learn; "satellite", "vowel" and "dna" (UCI) are read from PDCC_DATA.
+    """
+    if name in SKLEARN_TABLES:
+        from sklearn import datasets
+
+        X, y = getattr(datasets, f"load_{name}")(return_X_y=True)
+    elif name in ARCHIVED_TABLES:
+        a = _archive(f"{name}.npz")
+        X, y = a["X"], a["y"]
+    else:
+        known = ", ".join((*SKLEARN_TABLES, *ARCHIVED_TABLES))
+        raise ValueError(f"name: expected one of {known}, found {name!r}. Choose one of them.")
+    return X.astype(np.float32), y.astype(np.int64)
 
 
 CIFAR10N_NOISE = ("clean", "aggre", "random1", "random2", "random3", "worse")

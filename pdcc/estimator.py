@@ -10,8 +10,7 @@ from torch import nn
 
 from pdcc import metrics
 from pdcc.arrays import RandomState
-from pdcc.auto.initialise import Start
-from pdcc.auto.search import search
+from pdcc.auto.search import Preparation, search
 from pdcc.base import PairEstimator
 from pdcc.data.columns import in_fitted_order
 from pdcc.data.pairs import PairData
@@ -91,7 +90,7 @@ class VolMaxDCC(PairEstimator):
         *,
         confusion: str | nn.Module = "auto",
         volume: float | str = "auto",
-        partition_weight: float | str = "auto",
+        partition_weight: float = 0.0,
         network: Network | None = None,
         hidden: tuple[int, ...] = (512,),
         dropout: float = 0.5,
@@ -188,7 +187,7 @@ class OracleVolMaxDCC(VolMaxDCC):
     def _get_param_names(cls) -> list[str]:
         return sorted([*VolMaxDCC._get_param_names(), "oracle", "volumes"])
 
-    def fit_data(self, data: PairData, *, checkpoints: Path | None = None, start: Start | None = None) -> Self:
+    def fit_data(self, data: PairData, *, checkpoints: Path | None = None, prepared: Preparation | None = None) -> Self:
         """Fit at every volume and keep the fit whose best epoch is most accurate on the items with known classes."""
         self.check(data.n_items)
         known = in_fitted_order(self.oracle[0], data.feature_names)
@@ -198,7 +197,13 @@ class OracleVolMaxDCC(VolMaxDCC):
         config, own = self.config(seed_of(self.random_state)), self.own_parts()
         fits = [
             search(
-                data, replace(config, volume=float(v)), device, own=own, start=start, progress=progress, oracle=oracle
+                data,
+                replace(config, volume=float(v)),
+                device,
+                own=own,
+                prepared=prepared,
+                progress=progress,
+                oracle=oracle,
             )
             for v in self.volumes
         ]
@@ -225,7 +230,7 @@ class VanillaDCC(PairEstimator):
         self,
         n_clusters: int = 10,
         *,
-        partition_weight: float | str = "auto",
+        partition_weight: float = 0.0,
         network: Network | None = None,
         hidden: tuple[int, ...] = (512,),
         dropout: float = 0.5,

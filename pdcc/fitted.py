@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pdcc.arrays import Float32, Float64
+from pdcc.arrays import Float64, Floats
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import HeldOut, Split
@@ -22,31 +22,54 @@ from pdcc.training import OWN, OwnParts, Specification, TrainConfig, build, make
 
 logger = logging.getLogger(__name__)
 
+SCALER_PARTS = ("shift", "spread", "low", "high")
+
 
 @dataclass(frozen=True)
-class StartReport:
-    """Where training set out from: its name, why, and the held-out nats per answer of every start compared."""
+class Usefulness:
+    """What came of a fit, without labels.
 
-    name: str
-    reason: str
-    table: tuple[tuple[str, float], ...]
+    held_out, constant, kmeans: nats per held-out answer of the fit, of one rate for all pairs, of plain K-means; None where
+    nothing was held out or no K-means was made. sizes: items per cluster. trouble: what is wrong, a sentence each; empty if
+    nothing is. fell_back: why a partition was kept instead of what was trained, or None.
+    """
+
+    held_out: float | None
+    constant: float | None
+    kmeans: float | None
+    sizes: tuple[int, ...]
+    trouble: tuple[str, ...]
+    fell_back: str | None
+
+    def __str__(self) -> str:
+        if self.held_out is None or self.constant is None:
+            found = "No answers were held out to judge it by."
+        else:
+            found = f"Held-out answers: {self.held_out:.3f} nats each (one rate for all pairs: {self.constant:.3f}"
+            found += ")." if self.kmeans is None else f", K-means: {self.kmeans:.3f})."
+        return f"{found} Cluster sizes {min(self.sizes)} to {max(self.sizes)}."
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """What was compared, what was chosen, and why.
+    """What was compared, what was chosen and why, and what came of it.
 
-    held_out: what was held out together; held_out_annotators: their names where it was annotators.
-    start: None for a random start. compared: one row per setting, with its held-out nats per answer.
+    held_out: what was held out together; held_out_annotators: their names where it was annotators. n_new: answers between two
+    new items that settings were compared by. start: the scaling and start chosen, in words; start_kind: the
+    partition it set out from, None for none. compared: one row per setting, with its
+    nats per answer about new items.
     """
 
     held_out: HeldOut
     n_held_out: int
     held_out_annotators: tuple[Any, ...]
-    start: StartReport | None
+    n_new: int
+    start: str
+    start_kind: str | None
     compared: tuple[dict[str, Any], ...]
     chosen: Specification
     reason: str
+    useful: Usefulness
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain JSON types."""
@@ -55,27 +78,22 @@ class FitReport:
     @classmethod
     def from_dict(cls, body: dict[str, Any]) -> "FitReport":
         """Undo ``to_dict``."""
-        start = body["start"]
-        if start is not None:
-            start = StartReport(start["name"], start["reason"], tuple((str(n), float(v)) for n, v in start["table"]))
-        return cls(
-            HeldOut(body["held_out"]),
-            int(body["n_held_out"]),
-            tuple(body["held_out_annotators"]),
-            start,
-            tuple(body["compared"]),
-            Specification(**body["chosen"]),
-            body["reason"],
-        )
+        useful = {k: tuple(v) if isinstance(v, list) else v for k, v in body["useful"].items()}
+        parts = {
+            "held_out": HeldOut(body["held_out"]), "held_out_annotators": tuple(body["held_out_annotators"]),
+            "compared": tuple(body["compared"]), "chosen": Specification(**body["chosen"]), "useful": Usefulness(**useful),
+        }  # fmt: skip
+        return cls(**(body | parts))
 
     def __str__(self) -> str:
-        start = "Random start." if self.start is None else f"Start: {self.start.name}. {self.start.reason}"
-        held = (
-            "No answers were held out."
-            if not self.n_held_out
-            else f"{self.n_held_out} answers held out, by {self.held_out}."
-        )
-        return "\n".join([held, start, self.reason])
+        tried = "Nothing to do: it predicts better than doing nothing clever."
+        if self.useful.trouble or self.useful.fell_back:
+            tried = " ".join(self.useful.trouble) or str(self.useful.fell_back)
+        elif self.useful.held_out is None:
+            tried = "To judge it, hold answers out: validation_fraction=0.1."
+        elif self.useful.kmeans is not None and self.useful.held_out > self.useful.kmeans:
+            tried = "Plain K-means predicts held-out answers as well: ask more pairs before trusting more than it."
+        return f"{self.start}; {self.chosen}: {self.reason}.\n{self.useful}\n{tried}"
 
 
 @dataclass(frozen=True)
@@ -114,11 +132,11 @@ class Fitted:
         """Whether answers can be explained by confusion instead of memberships."""
         return self.config.confusion != "none"
 
-    def scaled(self, features: Float32) -> Tensor:
+    def scaled(self, features: Floats) -> Tensor:
         """Features (n, d) as the model takes them."""
         return torch.as_tensor(self.scaler(features)).to(self.device)
 
-    def memberships(self, features: Float32) -> Float64:
+    def memberships(self, features: Floats) -> Float64:
         """Memberships (n, K) of items by their features (n, d)."""
         F: Float64 = memberships(self.model, self.scaled(features)).double().cpu().numpy()
         return np.asarray(F / F.sum(axis=1, keepdims=True))
@@ -155,8 +173,7 @@ class Fitted:
         parts = {"model": self.model.state_dict(), "guide": self.guide.state_dict()}
         flat = {f"{part}/{name}": value for part, state in parts.items() for name, value in state.items()}
         flat |= {
-            "scaler/shift": torch.as_tensor(self.scaler.shift),
-            "scaler/spread": torch.as_tensor(self.scaler.spread),
+            **{f"scaler/{part}": torch.as_tensor(getattr(self.scaler, part)) for part in SCALER_PARTS},
             "split/held": torch.as_tensor(self.split.held),
             "agreement": self.agreement,
         }
@@ -209,7 +226,7 @@ class Fitted:
             model=model.eval(),
             guide=guide,
             agreement=flat["agreement"].to(device),
-            scaler=Scaler(described["scale"], flat["scaler/shift"].numpy(), flat["scaler/spread"].numpy()),
+            scaler=Scaler(described["scale"], *(flat[f"scaler/{part}"].numpy() for part in SCALER_PARTS)),
             config=config,
             split=Split(flat["split/held"].numpy(), HeldOut(described["split_by"])),
             answers=described["answers"],

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, ClusterMixin, TransformerMixin
 from sklearn.utils.validation import validate_data
 
-from pdcc.arrays import Features, Float32, Float64, Ints
+from pdcc.arrays import Features, Float64, Floats, Ints
 from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.data.columns import in_fitted_order
 from pdcc.data.pairs import PairData
@@ -68,7 +68,7 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Negative log-likelihood (M,) of each answer about new items."""
         raise NotImplementedError
 
-    def _features(self, X: Features) -> Float32:
+    def _features(self, X: Features) -> Floats:
         """Checked features of items like the fitted ones."""
         raise NotImplementedError
 
@@ -86,7 +86,7 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         answers = as_answers(X, len(features), pairs, similar, annotators)
         return PairData.from_arrays(features, answers, any_shape=features.ndim > 2, both_kinds=both_kinds)
 
-    def _like_fitted(self, X: Features, item_shape: tuple[int, ...]) -> Float32:
+    def _like_fitted(self, X: Features, item_shape: tuple[int, ...]) -> Floats:
         """Features (n, d), or (n, ...), in the order of the fitted columns where both have names."""
         names: Any = getattr(self, "feature_names_in_", None)
         ordered = in_fitted_order(X, names)

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from pdcc.arrays import Float32, Float64
+from pdcc.arrays import Float64, Floats
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES
 from pdcc.inference import FitConfig, FitResult, PairTensors, fit, map_guide, memberships, pair_agreement, pair_nll
@@ -28,7 +28,9 @@ OWN = "own"
 # Restarts use seeds this far apart, so that neighbouring random_states do not share restarts.
 RESTART_STRIDE = 7919
 # "auto" epochs: this many, or up to LONGEST times as many (and as much patience), until they make FEWEST_STEPS steps.
-EPOCHS, FEWEST_STEPS, LONGEST = 60, 2500, 5
+EPOCHS, FEWEST_STEPS, LONGEST = 60, 2500, 3
+# While settings are compared, nats per held-out answer below which an epoch is no better than another.
+LEAST_GAIN = 1e-3
 
 
 # Pyro's parameter store goes by name: every model built here has one of its own, so that two never share parameters.
@@ -74,7 +76,7 @@ class TrainConfig:
     n_clusters: int
     confusion: str
     volume: float | str
-    partition_weight: float | str
+    partition_weight: float
     hidden: tuple[int, ...]
     dropout: float
     scale: str | None
@@ -93,7 +95,7 @@ class TrainConfig:
     def __post_init__(self) -> None:
         check_one_of("confusion", self.confusion, ("auto", *CONFUSIONS, OWN))
         check_number("volume", self.volume, 0.0, auto=True)
-        check_number("partition_weight", self.partition_weight, 0.0, auto=True)
+        check_number("partition_weight", self.partition_weight, 0.0)
         if not isinstance(self.hidden, list | tuple):
             raise TypeError(
                 f"hidden: expected a tuple of layer widths such as (512, 512), found {self.hidden!r}. Pass a tuple."
@@ -120,9 +122,10 @@ class TrainConfig:
         check_one_of("volume_estimator", self.volume_estimator, ("minibatch", "full"))
         check_number("validation_fraction", self.validation_fraction, 0.0, 1.0)
 
-    def settled(self, chosen: Specification) -> "TrainConfig":
+    def settled(self, chosen: Specification, scale: str | None) -> "TrainConfig":
         """The same with what was chosen in place of "auto"."""
-        return replace(self, confusion=chosen.confusion, volume=chosen.volume, partition_weight=chosen.partition_weight)
+        found = {"confusion": chosen.confusion, "volume": chosen.volume, "partition_weight": chosen.partition_weight}
+        return replace(self, scale=scale, **found)
 
     def lengths(self, n_pairs: int) -> tuple[int, int | None]:
         """(epochs, patience) for so many answers: "auto" sees to it that few of them still make enough steps."""
@@ -180,12 +183,13 @@ def build(
     labels: Tensor | None,
     n_annotators: int = 0,
     own: OwnParts | None = None,
+    agreement: Tensor | None = None,
 ) -> AnnotationModel:
-    """The Pyro model of one specification around the net, on the net's device."""
+    """The Pyro model of one specification around the net, on the net's device. agreement: B (K, K) that it sets out from."""
     if chosen.confusion == OWN and own is not None and own.confusion is not None:
         confusion: nn.Module = copy.deepcopy(own.confusion)
     else:
-        confusion = make_confusion(chosen.confusion, net.n_clusters, n_annotators)
+        confusion = make_confusion(chosen.confusion, net.n_clusters, n_annotators, agreement)
     model = AnnotationModel(
         net,
         confusion,
@@ -203,7 +207,7 @@ def build(
 class Oracle:
     """Items (n, ...) with known classes (n,), by which the authors of the paper choose; never part of a default."""
 
-    features: Float32
+    features: Floats
     classes: NDArray[Any]
 
 
@@ -233,17 +237,44 @@ class Trainer:
     checkpoints: Path | None = None
     judge: Callable[[nn.Module], float] | None = None
 
-    def train(self, chosen: Specification, net: Membership, labels: Tensor | None, seed: int, title: str) -> Trial:
-        """Fit one specification from a copy of ``net``; ``labels`` (N,): the partition that may stand as an annotator."""
+    def train(
+        self,
+        chosen: Specification,
+        net: Membership,
+        labels: Tensor | None,
+        seed: int,
+        title: str,
+        *,
+        agreement: Tensor | None = None,
+        exactly: int | None = None,
+        comparing: bool = False,
+    ) -> Trial:
+        """Fit one specification from a copy of ``net``; ``labels`` (N,): the partition that may stand as an annotator.
+
+        agreement: B (K, K) to set out from. exactly: train so many epochs, and let held-out answers stop nothing.
+        comparing: the trial is one of many, and gains below ``LEAST_GAIN`` do not matter.
+        """
         c = self.config
-        model = build(copy.deepcopy(net), chosen, len(self.pairs), labels, self.n_annotators, self.own)
+        partition = labels if chosen.partition_weight > 0 else None
+        model = build(copy.deepcopy(net), chosen, len(self.pairs), partition, self.n_annotators, self.own, agreement)
         guide = map_guide(model)
         if chosen.confusion == OWN:
             self._check_agreement(model)
-        epochs, patience = c.lengths(len(self.pairs))
-        full = c.volume_estimator == "full"
-        how = FitConfig(epochs, c.batch_size, c.lr, c.confusion_lr, c.optimizer, full, patience, seed)
-        name = f"{chosen.confusion}-{chosen.volume:g}-{chosen.partition_weight:g}-{seed}.safetensors"
+        epochs, patience = c.lengths(len(self.pairs)) if exactly is None else (exactly, None)
+        full, last = c.volume_estimator == "full", exactly is not None
+        how = FitConfig(
+            epochs,
+            c.batch_size,
+            c.lr,
+            c.confusion_lr,
+            c.optimizer,
+            full,
+            patience,
+            seed,
+            last,
+            LEAST_GAIN if comparing else 0.0,
+        )
+        name = f"{title.replace(' ', '-')}-{chosen.confusion}-{chosen.volume:g}-{chosen.partition_weight:g}-{seed}.safetensors"
         where = None if self.checkpoints is None else self.checkpoints / name
         result = fit(
             model, guide, self.pairs, self.held_out, how,

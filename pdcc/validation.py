@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from pdcc.arrays import Bools, Float32, Float64, Ints, RandomState
+from pdcc.arrays import Bools, Float64, Floats, Ints, RandomState
 from pdcc.dense import densified
 from pdcc.errors import PairDataError
 
@@ -36,8 +36,10 @@ def first_row(bad: Any) -> int:
 
 def check_features(
     X: Any, *, item_shape: tuple[int, ...] | None = None, owner: str = "this model", any_shape: bool = False
-) -> Float32:
-    """Features as a finite float32 array (N, d), or, with ``any_shape``, (N, ...); a sparse matrix is made dense.
+) -> Floats:
+    """Features as a finite array (N, d), or, with ``any_shape``, (N, ...): float64 where X has its precision, else float32.
+
+    A sparse matrix is made dense, in float32.
 
     ``item_shape`` is the shape of an item, (d,) for a row, that an earlier fit of ``owner`` has fixed.
     """
@@ -76,11 +78,15 @@ def check_features(
             "Prepare new items exactly as the ones fitted on.",
         )
     with np.errstate(over="ignore"):
-        out = np.ascontiguousarray(array, dtype=np.float32)
+        # float64 until centred: float32 may not tell 1e6 from 1e6 + .01.
+        narrow = array.dtype in (np.float32, np.float16, bool) or (
+            array.dtype.kind in "iu" and array.dtype.itemsize < 3
+        )
+        out: Floats = np.ascontiguousarray(array, dtype=np.float32 if narrow else np.float64)
     finite = np.isfinite(out.reshape(len(out), -1)).all(axis=1)
     if not finite.all():
         row = first_row(~finite)
-        kind = "NaN" if np.isnan(out[row]).any() else "inf (or beyond float32)"
+        kind = "NaN" if np.isnan(out[row]).any() else "inf"
         raise PairDataError(
             name,
             "finite numbers",

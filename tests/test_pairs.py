@@ -177,7 +177,7 @@ def test_sparse_beyond_memory_is_refused(monkeypatch):
         check_features(huge)
     with pytest.raises(PairDataError, match="real numbers"):
         check_features(sparse.csr_array(np.eye(3) * 1j))
-    with pytest.raises(PairDataError, match=r"inf \(or beyond float32\) in 1 row.*first at row 1,"):
+    with pytest.raises(PairDataError, match=r"inf in 1 row.*first at row 1,"):
         check_features(sparse.csr_array(np.diag([1.0, 1e300])))
 
 

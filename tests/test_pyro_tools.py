@@ -27,16 +27,22 @@ from pdcc.models import (
     AnnotatorConfusion,
     Membership,
     NoConfusion,
+    PooledConfusion,
+    RatesConfusion,
     SigmoidConfusion,
     SigmoidPriorConfusion,
     StochasticConfusion,
     normal_weights_,
 )
+from pdcc.models.confusion import RatesPriorConfusion
 from pdcc.posterior.inference_data import import_arviz
 
 N, M, K, D, R = 40, 200, 3, 4, 2
 FORMS = {
     "none": lambda: NoConfusion(K),
+    "rates": lambda: RatesConfusion(K),
+    "rates-prior": lambda: RatesPriorConfusion(K),
+    "pooled": lambda: PooledConfusion(K),
     "sigmoid": lambda: SigmoidConfusion(K),
     "sigmoid-prior": lambda: SigmoidPriorConfusion(K),
     "stochastic": lambda: StochasticConfusion(K),
@@ -44,6 +50,9 @@ FORMS = {
 }
 LATENT = {
     "none": 0,
+    "rates": 0,
+    "rates-prior": 2,
+    "pooled": K * K,
     "sigmoid": 0,
     "sigmoid-prior": K * K,
     "stochastic": K * (K - 1),
@@ -166,7 +175,7 @@ def test_simulating_answers_is_one_line():
     assert not torch.equal(drawn, batch.similar)
 
 
-@pytest.mark.parametrize("form", ["sigmoid-prior", "stochastic", "per-annotator"])
+@pytest.mark.parametrize("form", ["pooled", "sigmoid-prior", "stochastic", "per-annotator"])
 @DTYPES
 def test_nuts_and_arviz(form, dtype):
     model, batch = make(form, dtype), everything(dtype)
@@ -177,7 +186,7 @@ def test_nuts_and_arviz(form, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # ArviZ warns, and leaves the group out, where it cannot vectorise the model
         found = arviz.from_pyro(run)
-    site = "agreement_logits" if form == "sigmoid-prior" else "confusion_columns"
+    site = "agreement_logits" if form in ("pooled", "sigmoid-prior") else "confusion_columns"
     draws = found.posterior[site].values
     assert draws.shape == (1, 8, K, K)
     assert np.ptp(draws, axis=1).max() > 0
@@ -236,7 +245,7 @@ def test_the_net_can_be_made_a_pyro_module_in_place():
     assert losses[-1] < losses[0]
 
 
-@pytest.mark.parametrize("form", ["none", "sigmoid", "stochastic", "per-annotator"])
+@pytest.mark.parametrize("form", ["none", "rates", "pooled", "sigmoid", "stochastic", "per-annotator"])
 def test_the_model_can_be_drawn(form):
     pytest.importorskip("graphviz", reason="the extra 'graph' is not installed")
     source = pyro.render_model(make(form, partition=True), model_args=(everything(),), render_params=True).source

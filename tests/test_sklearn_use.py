@@ -222,6 +222,7 @@ def test_score_knows_the_annotators_by_name(frame, world, y):
     part = y[some]
     assert part.annotator_names != y.annotator_names
     p = est.predict_pairs(frame.iloc[some], part.pairs, part.annotators)
+    np.testing.assert_array_equal(est.predict_pairs(frame.iloc[some], part), p)
     expected = np.log(np.where(part.similar, p, 1 - p)).mean()
     assert est.score(frame.iloc[some], part) == pytest.approx(expected, rel=1e-9)
 
@@ -346,7 +347,7 @@ def test_names_are_those_of_the_last_fit(frame, world):
     "est", [VolMaxDCC(K, **FIXED), PCKMeans(K, n_init=1, random_state=0)], ids=["ours", "PCKMeans"]
 )
 def test_sparse_features_are_the_dense_ones(form, est, world, y):
-    X = np.where(np.abs(world[0]) < 0.5, 0.0, world[0])
+    X = np.where(np.abs(world[0]) < 0.5, 0.0, world[0]).astype(np.float32)
     full = clone(est).fit(X, y)
     few = clone(est).fit(form(X), y)
     np.testing.assert_array_equal(few.labels_, full.labels_)

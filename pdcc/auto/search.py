@@ -1,23 +1,28 @@
-"""From checked pairs to a fit: hold out, start, train the specifications compared, choose by held-out answers."""
+"""From checked pairs to a fit: hold out, compare by answers about new items, train what is chosen, and look at what came of it."""
 
 import logging
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
-from pdcc.auto.calibration import AUTO_PARTITION_WEIGHT, FEWEST_HELD_OUT, PARTITION_WEIGHTS
-from pdcc.auto.initialise import Start, make_start
-from pdcc.auto.rules import Choice, choose, specifications, with_free_b
-from pdcc.auto.signals import Neighbourhood
+from pdcc.arrays import Float64, Ints
+from pdcc.auto.calibration import FEWEST_NEW, ITEM_FOLDS, WIDE
+from pdcc.auto.initialise import Partitioner, Start, make_start
+from pdcc.auto.rules import choose, specifications
+from pdcc.auto.signals import constant_nll, partition_agreement, partition_nll, standard_error
 from pdcc.data.pairs import PairData
-from pdcc.data.scaling import SCALES, Scaler
-from pdcc.data.splits import HeldOut, Split, hold_out
-from pdcc.fitted import FitReport, Fitted, StartReport
+from pdcc.data.scaling import Scaler
+from pdcc.data.splits import HeldOut, Split, hold_out, item_folds
+from pdcc.errors import PairDataError
+from pdcc.fitted import FitReport, Fitted, Usefulness
 from pdcc.inference import FitStatus, memberships, point_agreement
 from pdcc.metrics import acc
+from pdcc.models import Membership
 from pdcc.training import (
     OUR_PARTS,
     RESTART_STRIDE,
@@ -34,15 +39,65 @@ from pdcc.training import (
 logger = logging.getLogger(__name__)
 
 
-def start_of(data: PairData, config: TrainConfig, split: Split | None = None) -> Start | None:
-    """The scaling and the partition that training sets out from; None where nothing is left to the answers."""
-    if config.init == "random" and config.scale != "auto":
-        return None
-    split = hold_out(data, config.validation_fraction, config.seed) if split is None else split
-    kinds = SCALES if config.scale == "auto" else (config.scale,)
-    init = "kmeans" if config.init == "random" else config.init  # then only its choice of scale is used
+@dataclass(frozen=True)
+class Route:
+    """One scaling of the items and the partition to set out from: x (N, d) scaled, on the device; start: None for a random one."""
+
+    scaler: Scaler
+    x: Tensor
+    start: Start | None
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        kind = "features as they are" if self.scaler.kind is None else f"{self.scaler.kind} scale"
+        return f"{kind}, random start" if self.start is None else f"{kind}, {self.start.name}"
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What does not depend on the specification: the split, the folds by items, and the routes to compare."""
+
+    split: Split
+    folds: list[tuple[PairData, PairData]]
+    routes: list[Route]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is trained in the end. epochs: how many; None: until held-out answers stop improving. compared: rows of the report."""
+
+    route: Route
+    spec: Specification
+    epochs: int | None
+    compared: tuple[dict[str, Any], ...]
+    reason: str
+
+
+def prepare(data: PairData, config: TrainConfig, device: torch.device) -> Preparation:
+    """Hold out, and make the routes that ``config`` leaves open."""
+    split = hold_out(data, config.validation_fraction, config.seed)
     shown = split.train(data)
-    return make_start(data.features, config.n_clusters, shown, scales=kinds, init=init, seed=config.seed)
+    folds = item_folds(shown, ITEM_FOLDS, config.seed)
+    if sum(len(test) for _, test in folds) < FEWEST_NEW:
+        folds = []
+    kinds: tuple[str | None, ...] = (config.scale,)
+    if config.scale == "auto":
+        kinds = ("standard", "unit") if data.features[0].size >= WIDE and folds else ("standard",)
+    routes = []
+    for kind in kinds:
+        scaler = Scaler.fit(data.features, kind)
+        x = scaler(data.features)
+        if not np.isfinite(x).all():
+            raise PairDataError(
+                "X", "numbers that float32 can hold", "larger ones", "Use scale='standard', or other units."
+            )
+        start = None
+        if config.init != "random":
+            way = Partitioner(x, config.n_clusters, config.seed)
+            start = make_start(way, config.init, shown)
+        routes.append(Route(scaler, torch.as_tensor(x).to(device), start))
+    return Preparation(split, folds, routes)
 
 
 def search(
@@ -51,78 +106,202 @@ def search(
     device: torch.device,
     *,
     own: OwnParts = OUR_PARTS,
-    start: Start | None = None,
+    prepared: Preparation | None = None,
     progress: bool = False,
     checkpoints: Path | None = None,
     oracle: Oracle | None = None,
 ) -> Fitted:
     """Fit ``config`` to ``data``. With ``checkpoints``, an interrupted run picks up from the files it finds there.
 
-    ``start``: what ``start_of`` returns, where it is known already. ``own``: modules in the place of ours.
+    ``prepared``: what ``prepare`` returns, where it is known already. ``own``: modules in the place of ours.
     ``oracle``: labelled items that choose the epoch, where one wants to know what labels would have chosen.
     """
-    split = hold_out(data, config.validation_fraction, config.seed)
-    shown, held = split.train(data), split.test(data)
-    start = start_of(data, config, split) if start is None else start
-    if start is not None:
-        logger.info("start: %s. %s", start.name, start.reason)
-    scaler = Scaler.fit(data.features, config.scale) if start is None else start.scaler
-    x = torch.as_tensor(scaler(data.features)).to(device)
-    labels = None if start is None or config.init == "random" else torch.as_tensor(start.labels).to(device)
-
+    at = prepare(data, config, device) if prepared is None else prepared
     known = len(data.annotator_names)
-    weight = _partition_weight(config, start if labels is not None else None)
-    _warn_of_the_useless(config, known, labels is not None)
-    enough = held is not None and len(held) >= FEWEST_HELD_OUT
-    options = specifications(config.confusion, config.volume, weight, annotators=known > 1, enough=enough)
-
-    test = None if held is None else tensors(held, x)
-    judge = None if oracle is None else _accuracy_of(oracle, scaler, device)
-    trainer = Trainer(config, tensors(shown, x), test, known, own, progress, checkpoints, judge)
-    net = first_net(config, x, labels, config.seed, own)
-    trials = [
-        trainer.train(o, net, labels, config.seed, f"setting {k + 1} of {len(options)}") for k, o in enumerate(options)
-    ]
-    choice = _choose("auto" in (config.confusion, config.volume), options, trials, held)
-    best, chosen, reason = trials[choice.index], options[choice.index], choice.reason
+    _warn_of_the_useless(config, known)
+    run = Runner(config, own, known, progress, checkpoints, oracle)
+    options = specifications(config.confusion, config.volume, config.partition_weight, annotators=known > 1)
+    plan = _plan(run, at, options)
+    shown, held = at.split.train(data), at.split.test(data)
+    best = run.train(plan, shown, held, "fit")
     for restart in range(1, config.n_init):
-        seed = config.seed + RESTART_STRIDE * restart
-        net = first_net(config, x, labels, seed, own)
-        again = trainer.train(chosen, net, labels, seed, f"restart {restart + 1} of {config.n_init}")
-        best = again if again.result.held_out < best.result.held_out else best
-    if config.partition_weight == "auto" and weight == 0 and labels is not None and start is not None:
-        best, chosen, words = _keep_neighbours_together(trainer, best, chosen, start)
-        reason += words
-    logger.info(reason)
+        title = f"restart {restart + 1} of {config.n_init}"
+        again = run.train(plan, shown, held, title, seed=config.seed + RESTART_STRIDE * restart)
+        best = again if _score(again) < _score(best) else best
+    best, plan, useful = _useful(run, plan, best, shown, held)
     report = FitReport(
-        held_out=split.by,
-        n_held_out=int(split.held.sum()),
-        held_out_annotators=tuple(held.present()) if held is not None and split.by is HeldOut.ANNOTATORS else (),
-        start=None if start is None else StartReport(start.name, start.reason, start.table),
-        compared=choice.table,
-        chosen=chosen,
-        reason=reason,
+        held_out=at.split.by,
+        n_held_out=int(at.split.held.sum()),
+        held_out_annotators=tuple(held.present()) if held is not None and at.split.by is HeldOut.ANNOTATORS else (),
+        n_new=sum(len(test) for _, test in at.folds),
+        start=plan.route.name,
+        start_kind=None if plan.route.start is None else plan.route.start.kind,
+        compared=plan.compared,
+        chosen=plan.spec,
+        reason=plan.reason,
+        useful=useful,
     )
-    return _fitted(data, trainer, best, scaler, split, report)
-
-
-def _fitted(data: PairData, trainer: Trainer, best: Trial, scaler: Scaler, split: Split, report: FitReport) -> Fitted:
+    logger.info(str(report))
+    status = FitStatus.NOT_USEFUL if useful.trouble else best.result.status
     return Fitted(
         model=best.model.eval(),
         guide=best.guide,
-        agreement=point_agreement(best.model, best.guide, trainer.pairs),
-        scaler=scaler,
-        config=trainer.config.settled(report.chosen),
-        split=split,
+        agreement=point_agreement(best.model, best.guide, tensors(shown, plan.route.x)),
+        scaler=plan.route.scaler,
+        config=config.settled(plan.spec, plan.route.scaler.kind),
+        split=at.split,
         answers=data.fingerprint(),
         annotators=data.annotator_names,
         item_shape=tuple(data.features.shape[1:]),
-        status=best.result.status,
-        message=best.result.message,
+        status=status,
+        message=" ".join([*useful.trouble, best.result.message]),
         history=best.result.history,
         report=report,
-        own=trainer.own,
+        own=own,
     )
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Trains one plan on some answers, judged by others."""
+
+    config: TrainConfig
+    own: OwnParts
+    n_annotators: int
+    progress: bool
+    checkpoints: Path | None
+    oracle: Oracle | None
+    warm: dict[tuple[str | None, bytes, int], Membership] = field(default_factory=dict)
+
+    def first_net(self, route: Route, labels: Ints | None, seed: int) -> Membership:
+        """f_theta as training finds it; made once for all that set out from the same labels."""
+        key = (route.scaler.kind, b"" if labels is None else labels.tobytes(), seed)
+        if key not in self.warm:
+            given = None if labels is None else torch.as_tensor(labels).to(route.x.device)
+            self.warm[key] = first_net(self.config, route.x, given, seed, self.own)
+        return self.warm[key]
+
+    def train(
+        self, plan: Plan, train: PairData, test: PairData | None, title: str, *, comparing: bool = False, seed: int = -1
+    ) -> Trial:
+        """Fit to ``train`` from the plan's start."""
+        c, x, start = self.config, plan.route.x, plan.route.start
+        seed = c.seed if seed < 0 else seed
+        made = labels = agreement = None
+        if start is not None:
+            made = start.labels
+            B = partition_agreement(made, c.n_clusters, train)
+            labels, agreement = torch.as_tensor(made).to(x.device), torch.as_tensor(B, dtype=x.dtype).to(x.device)
+        judge = None if self.oracle is None else _accuracy_of(self.oracle, plan.route.scaler, x.device)
+        judged = None if test is None else tensors(test, x)
+        trainer = Trainer(
+            c, tensors(train, x), judged, self.n_annotators, self.own, self.progress, self.checkpoints, judge
+        )
+        net = self.first_net(plan.route, made, seed)
+        return trainer.train(
+            plan.spec, net, labels, seed, title, agreement=agreement, exactly=plan.epochs, comparing=comparing
+        )
+
+
+def _plan(run: Runner, at: Preparation, options: list[Specification]) -> Plan:
+    """Choose by answers about new items: first the route, by the last and simplest option; then, on it, the option."""
+    automatic = run.config.epochs == "auto" and run.oracle is None
+    plain = Plan(at.routes[0], options[0], None, _rows(at.routes), "as asked for")
+    if not at.folds or not (automatic or len(at.routes) > 1 or len(options) > 1):
+        return plain if at.folds else replace(plain, spec=options[-1], reason="too few answers to choose by")
+
+    def compared(route: Route, spec: Specification) -> tuple[Float64, int]:
+        plan = replace(plain, route=route, spec=spec)
+        trials = [
+            run.train(plan, train, test, f"{route.name}, fold {k + 1}", comparing=True)
+            for k, (train, test) in enumerate(at.folds)
+        ]
+        return _pooled(trials)
+
+    first = [compared(route, options[-1]) for route in at.routes]
+    by_route = choose([route.name for route in at.routes], [nll for nll, _ in first], errors_allowed=0.0)
+    route = at.routes[by_route.index]
+    every = [*(compared(route, option) for option in options[:-1]), first[by_route.index]]
+    by_option = choose([str(option) for option in options], [nll for nll, _ in every])
+    choices = [choice for choice in (by_route, by_option) if len(choice.table) > 1]
+    return Plan(
+        route,
+        options[by_option.index],
+        every[by_option.index][1] if automatic else None,
+        (*_rows(at.routes), *(row for choice in choices for row in choice.table)),
+        "; ".join(choice.reason for choice in choices) or "as asked for",
+    )
+
+
+def _pooled(trials: Sequence[Trial]) -> tuple[Float64, int]:
+    """Nats of every fold's answers at the fold's best epoch, and the number of epochs that is best for all folds together."""
+    nll = [t.nll for t in trials if t.nll is not None]
+    curves = [[t.result.start_held_out, *(epoch["held_out"] for epoch in t.result.history)] for t in trials]
+    length = min(len(curve) for curve in curves)
+    mean = np.average([curve[:length] for curve in curves], axis=0, weights=[len(n) for n in nll])
+    return np.concatenate(nll), int(np.nanargmin(mean))
+
+
+def _rows(routes: Sequence[Route]) -> tuple[dict[str, Any], ...]:
+    """What starts were compared by, of every route."""
+    return tuple(
+        row | {"setting": f"{route.name.split(',')[0]}, {row['setting']}"}
+        for route in routes
+        if route.start is not None
+        for row in route.start.table
+    )
+
+
+def _score(trial: Trial) -> float:
+    return np.inf if trial.nll is None else float(np.nan_to_num(trial.nll, nan=np.inf).mean())
+
+
+def _useful(
+    run: Runner, plan: Plan, best: Trial, shown: PairData, held: PairData | None
+) -> tuple[Trial, Plan, Usefulness]:
+    """Look at what came of it; where it is of no use, keep a partition instead: the start's, or else plain K-means."""
+    found = _look(best, plan, shown, held)
+    if not found.trouble or plan.route.start is None:
+        for line in found.trouble:
+            logger.warning(line)
+        return best, plan, found
+    start, was = plan.route.start, found
+    rates = replace(plan.spec, confusion="rates", volume=0.0)
+    unsupervised = replace(start, kind="plain", labels=start.plain)
+    for other in (start, unsupervised):
+        kept = replace(plan, route=replace(plan.route, start=other), spec=rates, epochs=0)
+        trial = run.train(kept, shown, held, f"keep {other.name}")
+        found = _look(trial, kept, shown, held)
+        if not found.trouble:
+            words = f"{was.trouble[0]} Kept {other.name} instead. Ask more pairs, or fewer clusters."
+            logger.warning(words)
+            return trial, kept, replace(found, fell_back=words)
+    for line in was.trouble:
+        logger.warning(line)
+    return best, plan, was
+
+
+def _look(trial: Trial, plan: Plan, shown: PairData, held: PairData | None) -> Usefulness:
+    """Held-out nats beside those of one rate and of K-means; cluster sizes; what is wrong, in sentences."""
+    F = memberships(trial.model, plan.route.x).cpu().numpy()
+    sizes = np.bincount(F.argmax(axis=1), minlength=F.shape[1])
+    trouble = []
+    nll = constant = partition = None
+    if not np.isfinite(F).all():
+        trouble.append("The memberships are not finite.")
+    if held is not None and trial.nll is not None:
+        rate = constant_nll(shown, held)
+        nll, constant = float(trial.nll.mean()), float(rate.mean())
+        if plan.route.start is not None:
+            partition = float(partition_nll(plan.route.start.plain, shown, held).mean())
+        worse = trial.nll - rate
+        if not worse.mean() <= standard_error(worse, None):
+            trouble.append(
+                f"The fit predicts held-out answers worse ({nll:.3f} nats per answer) than one rate for all pairs ({constant:.3f})."
+            )
+    if (sizes == 0).any():
+        trouble.append(f"{int((sizes == 0).sum())} of {len(sizes)} clusters are empty.")
+    return Usefulness(nll, constant, partition, tuple(int(n) for n in sizes), tuple(trouble), None)
 
 
 def _accuracy_of(oracle: Oracle, scaler: Scaler, device: torch.device) -> Callable[[nn.Module], float]:
@@ -131,58 +310,12 @@ def _accuracy_of(oracle: Oracle, scaler: Scaler, device: torch.device) -> Callab
     return lambda model: -acc(oracle.classes, memberships(model, x).argmax(1).cpu().numpy())
 
 
-def _partition_weight(config: TrainConfig, start: Start | None) -> float:
-    """The weight of the partition ``start`` beside the answers; None: there is none."""
-    if start is None:
-        return 0.0
-    if config.partition_weight == "auto":
-        return AUTO_PARTITION_WEIGHT if start.as_annotator else 0.0
-    return float(config.partition_weight)
-
-
-def _warn_of_the_useless(config: TrainConfig, n_annotators: int, partitioned: bool) -> None:
+def _warn_of_the_useless(config: TrainConfig, n_annotators: int) -> None:
     if config.confusion == "per-annotator" and n_annotators < 2:
         logger.warning(
             "confusion='per-annotator': fewer than two annotators are named, so all answers share one confusion. Pass annotators."
         )
-    if config.partition_weight not in ("auto", 0.0) and not partitioned:
+    if config.partition_weight > 0 and config.init == "random":
         logger.warning(
             'partition_weight: init="random" has no partition to count as an annotator, so the weight is not used. Use init="kmeans" or "pairs".'
         )
-
-
-def _choose(open_question: bool, options: list[Specification], trials: list[Trial], held: PairData | None) -> Choice:
-    if len(options) == 1:
-        few = f"{0 if held is None else len(held)} held-out answers are fewer than {FEWEST_HELD_OUT}, too few to choose by"
-        return Choice(0, f"Used {options[0]}: {few if open_question else 'it was asked for'}.", ())
-    sound = [k for k, t in enumerate(trials) if t.result.status is not FitStatus.DIVERGED] or list(range(len(trials)))
-    nll = [n for n in (trials[k].nll for k in sound) if n is not None]
-    picked = choose([options[k] for k in sound], nll, None if held is None else held.annotator)
-    return Choice(sound[picked.index], picked.reason, picked.table)
-
-
-def _keep_neighbours_together(
-    trainer: Trainer, best: Trial, chosen: Specification, start: Start
-) -> tuple[Trial, Specification, str]:
-    """Where k-NN label agreement falls behind the stable partition's: train again from it, and with it as an annotator.
-
-    What the answers say against it must go somewhere: into the free B, where we are free to and there was no confusion.
-    Returns what was trained last and did not diverge, its specification, and what is to be said.
-    """
-    words, x = "", trainer.pairs.x
-    if start.stable is None:
-        return best, chosen, words
-    stable, near = torch.as_tensor(start.stable).to(x.device), Neighbourhood(x.flatten(1).cpu().numpy())
-    config = trainer.config
-    for weight in PARTITION_WEIGHTS:
-        behind = near.falls_behind(memberships(best.model, x).argmax(1).cpu().numpy(), start.stable)
-        if behind is None:
-            break
-        weighted = replace(with_free_b(chosen, config.confusion, config.volume), partition_weight=weight)
-        net = first_net(config, x, stable, config.seed, trainer.own)
-        again = trainer.train(weighted, net, stable, config.seed, f"partition weight {weight:g}")
-        if again.result.status is FitStatus.DIVERGED:
-            return best, chosen, words + f" With plain K-means as an annotator of weight {weight:g} training diverged."
-        best, chosen = again, weighted
-        words += f" Trained again with plain K-means as an annotator, since {behind}. Used {weighted}."
-    return best, chosen, words

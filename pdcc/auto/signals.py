@@ -1,68 +1,59 @@
-"""What is measured before anything is decided: whether answers are transitive, and k-NN label agreement."""
+"""What is measured before anything is decided: how well a partition or a constant rate predicts answers it was not made from."""
 
 import numpy as np
-from scipy.sparse import coo_array
-from sklearn.neighbors import NearestNeighbors
-from threadpoolctl import threadpool_limits
+from scipy.special import betaln
 
-from pdcc.arrays import Float32, Float64, Ints
-from pdcc.auto.calibration import AGREEMENT_ERRORS, FEWEST_TRIANGLES, MOST_BROKEN, MOST_NEIGHBOURHOODS, NEIGHBOURS
+from pdcc.arrays import Float64, Ints
+from pdcc.auto.calibration import SHRINK
 from pdcc.data.pairs import PairData
 
 
-def transitive(pairs: PairData, *, pooled: bool = False) -> bool | None:
-    """Whether answers are transitive, within each annotator or pooled: as if items were labelled and the labels compared.
-
-    Counts, within each annotator, items j called similar to both i and k, where i and k were asked about too. If answers
-    erred one by one, some of those i and k would be called different. None where such triangles are too few to tell.
-    With ``pooled`` all answers count as one annotator's: whether annotators share their labels, mistakes included.
-    """
-    closed = broken = 0.0
-    codes = np.zeros(len(pairs), np.int64) if pairs.annotator is None or pooled else pairs.annotator
-    for annotator in np.unique(codes):
-        mine = pairs.subset(codes == annotator)
-        ends = np.concatenate([mine.i, mine.j]), np.concatenate([mine.j, mine.i])
-        answer = np.tile(mine.similar, 2)
-        shape = (pairs.n_items, pairs.n_items)
-        same, other = (
-            coo_array((np.ones(m.sum()), (ends[0][m], ends[1][m])), shape).tocsr() for m in (answer, ~answer)
-        )
-        paths = same @ same
-        closed += paths.multiply(same).sum() / 2
-        broken += paths.multiply(other).sum() / 2
-    if closed + broken < FEWEST_TRIANGLES:
-        return None
-    return bool(broken <= MOST_BROKEN * (closed + broken))
+def answer_counts(labels: Ints, n_labels: int, pairs: PairData) -> Float64:
+    """How often two labels were called similar, and different: (2, L, L), symmetric, pairs within a label once."""
+    counts = np.zeros((2, n_labels, n_labels))
+    np.add.at(counts, (1 - pairs.similar.astype(np.int64), labels[pairs.i], labels[pairs.j]), 1.0)
+    both = counts + counts.transpose(0, 2, 1)
+    k = np.arange(n_labels)
+    both[:, k, k] /= 2
+    return both
 
 
-class Neighbourhood:
-    """The nearest neighbours of every item, or of a sample of n, by their scaled features (N, d).
+def partition_agreement(labels: Ints, n_labels: int, pairs: PairData) -> Float64:
+    """B of a partition, (L, L): every rate shrunk, by ``SHRINK`` answers, to one rate within clusters and one across them."""
+    similar, different = answer_counts(labels, n_labels, pairs)
+    within = np.eye(n_labels, dtype=bool)
+    upper = np.triu(np.ones_like(within))
+    pooled = np.empty_like(similar)
+    for block in (within, ~within):
+        s, d = similar[block & upper].sum(), different[block & upper].sum()
+        pooled[block] = (s + 0.5) / (s + d + 1.0)
+    return np.asarray((similar + SHRINK * pooled) / (similar + different + SHRINK))
 
-    rows (n,): which items; index (n, NEIGHBOURS): their neighbours, nearest first, without themselves.
-    """
 
-    def __init__(self, features: Float32):
-        few, n = min(NEIGHBOURS, len(features) - 1), min(len(features), MOST_NEIGHBOURHOODS)
-        self.rows = np.sort(np.random.default_rng(0).choice(len(features), n, replace=False))
-        with threadpool_limits(limits=1):
-            finder = NearestNeighbors(n_neighbors=few + 1).fit(features)
-            found = finder.kneighbors(features[self.rows], return_distance=False)
-        # An item is not always the nearest to itself: others may coincide with it.
-        last = np.argsort(found == self.rows[:, None], axis=1, kind="stable")
-        self.index: Ints = np.take_along_axis(found, last, axis=1)[:, :few]
+def partition_nll(labels: Ints, train: PairData, test: PairData) -> Float64:
+    """Negative log-likelihood of each test answer (M,) under a partition and its B, learned on train."""
+    p = partition_agreement(labels, int(labels.max()) + 1, train)[labels[test.i], labels[test.j]]
+    return np.asarray(-np.where(test.similar, np.log(p), np.log1p(-p)))
 
-    def agreement(self, labels: Ints) -> Float64:
-        """The share of each item's neighbours that have its label, (n,), for labels (N,)."""
-        return np.asarray((labels[self.index] == labels[self.rows][:, None]).mean(axis=1))
 
-    def falls_behind(self, labels: Ints, stable: Ints) -> str | None:
-        """The sentence that says by how much ``labels`` agree less with their neighbours than ``stable`` do, or None.
+def constant_nll(train: PairData, test: PairData) -> Float64:
+    """The same under one rate for all pairs."""
+    return partition_nll(np.zeros(test.n_items, np.int64), train, test)
 
-        An annotator who answers by labels of their own, right or wrong, is followed by the likelihood into their mistakes, and
-        their held-out answers applaud. A stable partition of the features keeps neighbours together; a wrong labelling does so less.
-        """
-        ours, theirs = self.agreement(labels), self.agreement(stable)
-        error = float((ours - theirs).std() / np.sqrt(len(ours)))
-        if float((ours - theirs).mean()) >= -AGREEMENT_ERRORS * error:
-            return None
-        return f"k-NN label agreement is {ours.mean():.3f}, {theirs.mean():.3f} in plain K-means (standard error {error:.3f})"
+
+def evidence(labels: Ints, n_labels: int, pairs: PairData) -> float:
+    """Log marginal likelihood of the answers if the partition is right: a uniform prior on every B[k, l]."""
+    similar, different = answer_counts(labels, n_labels, pairs)
+    return float(np.triu(betaln(similar + 1.0, different + 1.0)).sum())
+
+
+def standard_error(difference: Float64, groups: Ints | None) -> float:
+    """Standard error of the mean of per-pair differences (M,); pairs of one annotator (``groups``) count as one."""
+    centred = difference - difference.mean()
+    alone = float(np.sqrt((centred**2).sum()) / len(centred))
+    n_groups = 0 if groups is None else len(np.unique(groups))
+    if groups is None or n_groups < 2:
+        return alone
+    together = float(np.sqrt((np.bincount(groups, weights=centred) ** 2).sum()) / len(centred))
+    # Few groups understate their own spread: correct as for a variance, and never claim more than independence would.
+    return max(alone, together * float(np.sqrt(n_groups / (n_groups - 1))))

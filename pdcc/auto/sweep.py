@@ -19,8 +19,8 @@ from tqdm.auto import tqdm
 
 from pdcc.arrays import Float64, Ints, RandomState
 from pdcc.auto.calibration import UNSTEADY
-from pdcc.auto.initialise import Start
-from pdcc.auto.rules import standard_error
+from pdcc.auto.search import Preparation
+from pdcc.auto.signals import standard_error
 from pdcc.data.pairs import PairData
 from pdcc.data.splits import FEWEST_ANNOTATORS, HeldOut, split
 from pdcc.validation import check_count, check_number, seed_of, show_progress
@@ -41,9 +41,9 @@ class PairEstimator(Protocol):
 
     def set_params(self, **params: Any) -> Self: ...
 
-    def start_of(self, data: PairData) -> Start | None: ...
+    def prepare(self, data: PairData) -> Preparation: ...
 
-    def fit_data(self, data: PairData, *, start: Start | None = None) -> Self: ...
+    def fit_data(self, data: PairData, *, prepared: Preparation | None = None) -> Self: ...
 
     def predict_pairs(self, X: ArrayLike, pairs: ArrayLike, annotators: ArrayLike | None = None) -> Float64: ...
 
@@ -163,7 +163,7 @@ def _compare(
     fit_pairs, test_pairs = (np.column_stack([d.i, d.j]) for d in (train, test))
     shown = PairData.from_arrays(data.features, fit_pairs, train.similar, fit_names)
     nll, stability = [], []
-    starts: dict[int, Start | None] = {}  # a restart sets out from the same partition whatever the value, except of K
+    starts: dict[int, Preparation] = {}  # a restart sets out from the same partition whatever the value, except of K
     total = len(values) * n_restarts
     with tqdm(total=total, desc=f"select {parameter}", disable=not show_progress(progress), leave=False) as bar:
         for value in values:
@@ -173,8 +173,8 @@ def _compare(
                     **{parameter: value, "random_state": seed + restart, "progress": False}
                 )
                 if restart not in starts or parameter == "n_clusters":
-                    starts[restart] = est.start_of(shown)
-                est.fit_data(shown, start=starts[restart])
+                    starts[restart] = est.prepare(shown)
+                est.fit_data(shown, prepared=starts[restart])
                 p = est.predict_pairs(data.features, test_pairs, test_names).clip(1e-6, 1 - 1e-6)
                 scores.append(-np.where(test.similar, np.log(p), np.log1p(-p)))
                 labels.append(est.labels_)

@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from pdcc.arrays import Features, Float32, Float64, Ints
-from pdcc.auto.initialise import make_start
+from pdcc.arrays import Features, Float32, Float64, Floats, Ints
+from pdcc.auto.initialise import scaled_start
 from pdcc.baselines.rates import rates_nll, two_rates
 from pdcc.data.answers import PairAnswers
 from pdcc.data.pairs import PairData
@@ -44,7 +44,7 @@ class PairClusterer(PairInput):
     ) -> Self:
         """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, their annotators (M,).
 
-        Or to X and y, in every form that VolMaxDCC takes. Annotators serve to compare scalings and starts by held-out annotators, as in VolMaxDCC; the method itself sees none.
+        Or to X and y, in every form that VolMaxDCC takes. Annotators are checked; the methods themselves see none.
         """
         data = PairData.from_arrays(X, pairs, similar, annotators)
         check_n_clusters(self.n_clusters, data.n_items)
@@ -58,12 +58,10 @@ class PairClusterer(PairInput):
         if self.init == "own" and self.scale != "auto":
             self.scaler_ = Scaler.fit(data.features, self.scale)
         else:
-            kinds = SCALES if self.scale == "auto" else (self.scale,)
             how = "pairs" if self.init == "pairs" else "kmeans"
-            start = make_start(
-                data.features, self.n_clusters, self._shown(data, seed), scales=kinds, init=how, seed=seed
+            self.scaler_, start = scaled_start(
+                data.features, self._shown(data, seed), self.n_clusters, scale=self.scale, init=how, seed=seed
             )
-            self.scaler_ = start.scaler
             labels = None if self.init == "own" else start.labels
         self.n_features_in_ = data.features.shape[1]
         x = self.scaler_(data.features)
@@ -76,7 +74,7 @@ class PairClusterer(PairInput):
         features = self._features(X)  # also says so where nothing was fitted
         return self._assign(self.scaler_(features))
 
-    def _features(self, X: Features) -> Float32:
+    def _features(self, X: Features) -> Floats:
         check_is_fitted(self, "labels_")
         return self._like_fitted(X, (self.n_features_in_,))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pdcc.arrays import Bools, Features, Float32, Ints
+from pdcc.arrays import Bools, Features, Floats, Ints
 from pdcc.data.answers import PairAnswers, as_answers, renumber
 from pdcc.data.columns import column_names
 from pdcc.errors import PairDataError
@@ -21,7 +21,7 @@ from pdcc.validation import check_both_kinds, check_features
 class PairData:
     """N items and M answered pairs, checked. Make one with ``from_arrays``, ``from_frame`` or ``read``.
 
-    features: (N, d) float32, or (N, ...). i, j: (M,) row numbers. similar: (M,) bool.
+    features: (N, d), or (N, ...), float32 or float64. i, j: (M,) row numbers. similar: (M,) bool.
     annotator: (M,) numbers into ``annotator_names``, or None. item_ids: (N,) names of the items, or None.
     self_pairs: how many pairs of an item with itself were dropped. feature_names: (d,) names of the columns, or None.
 
@@ -32,7 +32,7 @@ class PairData:
         (2, 3, [True, False])
     """
 
-    features: Float32
+    features: Floats
     i: Ints
     j: Ints
     similar: Bools

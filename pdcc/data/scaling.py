@@ -1,46 +1,92 @@
-"""Feature scalings, fitted on the seen items and kept with the run."""
+"""Feature scalings, fitted on the seen items and kept with the run: what is centred does not depend on the units of X."""
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pdcc.arrays import Float32
+from pdcc.arrays import Float32, Float64, Floats
 
-# In the order of preference among equals: directions carry the clusters in most learned features.
-SCALES = ("unit", None, "standard")
+logger = logging.getLogger(__name__)
+
+# "standard": columns of one size, for measurements. "unit": centred rows of one length, for embeddings. None: as they are.
+SCALES = ("standard", "unit", None)
+# Tukey's "far out": values this many interquartile ranges beyond the quartiles are moved to that fence.
+FENCE = 3.0
+# A column whose deviation is below this many units in the last place of its values is rounding.
+ROUNDING = 64
+ROWS_AT_ONCE = 8192
 
 
 @dataclass(frozen=True)
 class Scaler:
-    """x -> (x - shift) / spread, then, for "unit", to length 1. ``shift`` and ``spread`` are (d,).
+    """x -> (clip(x, low, high) - shift) / spread, then, for "unit", rows to length sqrt(d). All four are (d,).
 
+    Computed in float64, so that a shift of X costs no digits; constant columns have an infinite spread and become 0.
     Items of another shape (n, ...) are scaled as rows of their d numbers and keep their shape.
     """
 
     kind: str | None
-    shift: NDArray[np.float32]
-    spread: NDArray[np.float32]
+    shift: Float64
+    spread: Float64
+    low: Float64
+    high: Float64
 
     @classmethod
-    def fit(cls, X: Float32, kind: str | None) -> "Scaler":
-        """Learn what ``kind`` (None, "unit" or "standard") needs from X (N, d)."""
+    def fit(cls, X: Floats, kind: str | None) -> "Scaler":
+        """Learn what ``kind`` (one of ``SCALES``) needs from X (N, d)."""
         X = X.reshape(len(X), -1)
         d = X.shape[1]
-        if kind != "standard":
-            return cls(kind, np.zeros(d, np.float32), np.ones(d, np.float32))
-        spread = X.std(axis=0, dtype=np.float64)
-        return cls(
-            kind,
-            X.mean(axis=0, dtype=np.float64).astype(np.float32),
-            np.where(spread > 0, spread, 1.0).astype(np.float32),
-        )
+        shift, spread, low, high = np.zeros(d), np.ones(d), np.full(d, -np.inf), np.full(d, np.inf)
+        if kind is None:
+            return cls(kind, shift, spread, low, high)
+        digits = np.finfo(X.dtype).eps
+        constant, lost = np.zeros(d, bool), np.zeros(d, bool)
+        for c in range(d):
+            column = X[:, c].astype(np.float64)
+            if kind == "standard":
+                q1, q3 = np.quantile(column, (0.25, 0.75))
+                if q3 > q1:  # else one value makes up half of the column, as in a one-hot one: nothing is far out
+                    low[c], high[c] = q1 - FENCE * (q3 - q1), q3 + FENCE * (q3 - q1)
+                    column = column.clip(low[c], high[c])
+            # Divided by a power of two first, exactly: the squares of huge or tiny numbers are not representable.
+            largest = float(np.abs(column).max())
+            unit = float(2.0 ** np.frexp(largest)[1]) if largest > 0 else 1.0
+            column = column / unit
+            middle, deviation = float(column.mean()), float(column.std())
+            shift[c], spread[c] = middle * unit, deviation * unit
+            rounding = digits * largest / unit
+            constant[c] = deviation <= rounding or column.min() == column.max()
+            lost[c] = not constant[c] and deviation <= ROUNDING * rounding
+        if constant.any():
+            logger.info("%d of %d columns of X are constant: they are left out.", int(constant.sum()), d)
+        if lost.any():
+            logger.warning(
+                "X: %d of %d columns lie so far from 0 that %s keeps fewer than two digits of their spread. Subtract the column means before converting to it.",
+                int(lost.sum()), d, X.dtype,
+            )  # fmt: skip
+        if kind == "unit":  # rows lose their length anyway: one size for all columns
+            varied = spread[~constant]
+            largest = float(varied.max()) if len(varied) else 1.0
+            spread = np.full(d, float(2.0 ** np.frexp(largest)[1]))
+        spread[constant] = np.inf
+        return cls(kind, shift, spread, low, high)
 
-    def __call__(self, X: Float32) -> Float32:
+    def __call__(self, X: Floats) -> Float32:
         """Scale X (n, d)."""
         flat = X.reshape(len(X), -1)
-        out: Float32 = (flat - self.shift) / self.spread if self.kind == "standard" else flat
-        if self.kind == "unit":
-            length = np.linalg.norm(out.astype(np.float64), axis=1, keepdims=True)
-            out = (out / np.where(length > 0, length, 1.0)).astype(np.float32)
+        out = np.empty(flat.shape, np.float32)
+        if self.kind is None:
+            out[:] = flat
+            return out.reshape(X.shape)
+        for begin in range(0, len(flat), ROWS_AT_ONCE):
+            rows = slice(begin, begin + ROWS_AT_ONCE)
+            part = flat[rows].astype(np.float64)
+            np.clip(part, self.low, self.high, out=part)
+            part -= self.shift
+            part /= self.spread
+            if self.kind == "unit":
+                length = np.linalg.norm(part, axis=1, keepdims=True)
+                part *= np.sqrt(part.shape[1]) / np.where(length > 0, length, 1.0)
+            out[rows] = part
         return out.reshape(X.shape)

@@ -111,6 +111,24 @@ def _about_first(data: PairData, order: Ints, n: int) -> NDArray[np.bool_]:
     return np.asarray(np.isin(asked, ids[np.cumsum(sizes) - sizes < n]))
 
 
+def item_folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairData]]:
+    """``n`` (train, test) splits by items: test has the answers between two items of a part, train those between two outside it.
+
+    Whatever an annotator has in mind about the items of a training answer cannot help with two items that training never saw.
+    Empty where a split would leave one kind of answer only to train on, or none to test.
+    """
+    part = np.random.default_rng(seed).permutation(np.arange(data.n_items) % n)
+    ends = part[data.i], part[data.j]
+    out = []
+    for k in range(n):
+        train = data.subset((ends[0] != k) & (ends[1] != k))
+        test = data.subset((ends[0] == k) & (ends[1] == k))
+        if not len(test) or len(np.unique(train.similar)) < 2:
+            return []
+        out.append((train, test))
+    return out
+
+
 def folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairData]]:
     """``n`` (train, test) splits that test every pair once: by annotators where there are enough, else by pairs.
 

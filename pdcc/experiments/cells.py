@@ -51,13 +51,12 @@ class Cell:
 def plan(names: Iterable[str], methods: Iterable[str], trials: int, seed: int) -> list[Cell]:
     """All cells, trial by trial, so that an interrupted run has complete trials; per-annotator only where there are ids."""
     methods = list(methods)
-    with_ids = ("labelme", "dwug-", "cifar10n-three")
     return [
         Cell(task, method, trial, seed)
         for trial in range(trials)
         for task in names
         for method in methods
-        if method not in NEED_ANNOTATORS or task.startswith(with_ids)
+        if method not in NEED_ANNOTATORS or tasks.has_annotators(task)
     ]
 
 
@@ -129,7 +128,7 @@ def _chosen(estimator: Clusterer) -> str:
     if report is None:
         return str(getattr(estimator, "message_", ""))
     start = report.start.name if report.start else "random start"
-    return f"{start}; {json.dumps(asdict(report.chosen))}"
+    return f"{start}; {json.dumps(asdict(report.chosen))}; {report.reason}"
 
 
 def _reset_peak() -> bool:
@@ -157,7 +156,7 @@ def run_bench(cells: list[Cell], output: Path, *, n_jobs: int = 1, progress: boo
     todo = [cell for cell in cells if done.get(cell.key, {}).get("status") != "done"]
     if len(todo) < len(cells):
         logger.info("%d of %d cells were on record", len(cells) - len(todo), len(cells))
-    for task in {cell.task for cell in todo}:
+    for task in {tasks.data_of(cell.task): cell.task for cell in todo}.values():
         tasks.load(task, 0)  # say what is missing before anything is run
     cache = output / "pretrained"
     made_by = {"versions": package_versions(), "source": source_hash()}

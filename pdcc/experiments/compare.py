@@ -37,7 +37,7 @@ def summarise(records: Records) -> pd.DataFrame:
     # A failure shows in every table of its task: what others were scored by there, or at least the time.
     measured = {
         task: {"seconds"} | {name for r in records if r["task"] == task and r["status"] == "done" for name in names if name in r}
-        for task, _ in pairs
+        for task in dict.fromkeys(task for task, _ in pairs)
     }  # fmt: skip
     for task, method in pairs:
         mine = [r for r in records if (r["task"], r["method"]) == (task, method)]
@@ -69,11 +69,13 @@ def paired(records: Records, measure: str, method: str, other: str) -> pd.DataFr
         }
         gaps = np.array([v - value[other, *key[1:]] for key, v in value.items() if key[0] == method and (other, *key[1:]) in value])  # fmt: skip
         if len(gaps):
-            rows.append({"task": task, "difference": float(gaps.mean()), "se": _error(gaps), "trials": len(gaps)})
+            rows.append(
+                {"task": task, "difference": float(gaps.mean()), "se": standard_error(gaps), "trials": len(gaps)}
+            )
     return pd.DataFrame(rows, columns=["task", "difference", "se", "trials"])
 
 
-def _error(gaps: NDArray[np.float64]) -> float:
+def standard_error(gaps: NDArray[np.float64]) -> float:
     """Standard error of their mean; NaN for a single one."""
     return float(gaps.std(ddof=1) / np.sqrt(len(gaps))) if len(gaps) > 1 else float("nan")
 
@@ -88,7 +90,7 @@ def oracle_loss(records: Records, chosen: str, options: Sequence[str], measure: 
         mine = np.array([value[chosen, t] for t in trials])
         if len(trials):
             gaps = best - mine
-            rows.append({"task": task, "oracle": best.mean(), "chosen": mine.mean(), "loss": gaps.mean(), "se": _error(gaps), "trials": len(trials)})  # fmt: skip
+            rows.append({"task": task, "oracle": best.mean(), "chosen": mine.mean(), "loss": gaps.mean(), "se": standard_error(gaps), "trials": len(trials)})  # fmt: skip
     return pd.DataFrame(rows, columns=["task", "oracle", "chosen", "loss", "se", "trials"])
 
 

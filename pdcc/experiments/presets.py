@@ -1,15 +1,21 @@
 """methods x data x noise x trials -> tables anyone can re-run: ``pdcc bench PRESET -o DIR``."""
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
 from pdcc.auto.sweep import VOLUMES
+from pdcc.experiments.bank import HALVES, bank_tasks, missing, parts
+from pdcc.experiments.bank_summary import write_bank_report
 from pdcc.experiments.cells import on_record, plan, run_bench
-from pdcc.experiments.methods import ABLATION, METHODS
+from pdcc.experiments.compare import Records
+from pdcc.experiments.methods import ABLATION, KMEANS_SCALINGS, METHODS, ORACLES, PCK_MEANS_SCALINGS
 from pdcc.experiments.paper.data import PAPER_TASKS
 from pdcc.experiments.tables import write_report
+
+logger = logging.getLogger(__name__)
 
 CLASSICAL = ("kmeans", "cop-kmeans", "pck-means")
 DEEP = ("dc-gmm", "c-idec")
@@ -18,12 +24,26 @@ OURS = ("volmax-paper", "vanilla", "volmax")
 
 @dataclass(frozen=True)
 class Preset:
-    """Which tasks and methods a benchmark runs, how often, and what it is called."""
+    """Which tasks and methods a benchmark runs, how often, what it is called, and what writes its report.
+
+    bank: its tasks are those of ``experiments.bank``, and data sets that are not there are skipped.
+    """
 
     title: str
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
     trials: int
+    bank: bool = False
+
+    @property
+    def report(self) -> Callable[[Records, Path, str], str]:
+        """What writes the report."""
+        return write_bank_report if self.bank else write_report
+
+
+def _bank(title: str, halves: Iterable[str]) -> Preset:
+    tasks = bank_tasks(name for half in halves for name in HALVES[half])
+    return Preset(title, tasks, (*KMEANS_SCALINGS, *PCK_MEANS_SCALINGS, "vanilla", "volmax"), 3, bank=True)
 
 
 PRESETS = {
@@ -58,6 +78,9 @@ PRESETS = {
         ("raw-selected", *(f"raw-v{v:g}" for v in VOLUMES)),
         3,
     ),
+    "bank": _bank("The default on nine data sets and six kinds of answers", HALVES),
+    "bank-a": _bank("The default on half A of the bank", "A"),
+    "bank-b": _bank("The default on half B of the bank", "B"),
     "paper": Preset("The paper's tables", tuple(PAPER_TASKS), (*CLASSICAL, *DEEP, "vanilla-paper", *OURS), 5),
 }  # fmt: skip
 
@@ -67,6 +90,7 @@ def bench(
     output: Path,
     *,
     tasks: tuple[str, ...] = (),
+    only: tuple[str, ...] = (),
     methods: tuple[str, ...] = (),
     trials: int | None = None,
     seed: int = 0,
@@ -76,16 +100,45 @@ def bench(
 ) -> str:
     """Run a preset, or a part of it, and write its report; returns the report as Markdown.
 
-    With ``report_only`` nothing is run: the report is of what is on record.
+    ``only``: parts of task names, such as "wine" or "mind"; those of one place in the name are alternatives. An oracle
+    among ``methods`` stands for what it is the best of. With ``report_only`` nothing is run: the report is of what is on record.
     """
     chosen = PRESETS[_one_of("preset", preset, PRESETS)]
     some = tuple(_one_of("task", t, chosen.tasks) for t in tasks) or chosen.tasks
-    compared = tuple(_one_of("method", m, METHODS, chosen.methods) for m in methods) or chosen.methods
+    some = _having(some, only)
+    known = (*METHODS, *ORACLES)
+    asked = [_one_of("method", m, known, chosen.methods) for m in methods]
+    compared = tuple(dict.fromkeys(part for m in asked for part in ORACLES.get(m, (m,)))) or chosen.methods
     if trials is not None and trials < 1:
         raise ValueError(f"trials: expected at least 1, found {trials}. Ask for more.")
+    if chosen.bank and not report_only:
+        some = _there(some)
     cells = plan(some, compared, chosen.trials if trials is None else trials, seed)
     records = on_record(cells, output) if report_only else run_bench(cells, output, n_jobs=n_jobs, progress=progress)
-    return write_report(records, output, chosen.title)
+    return chosen.report(records, output, chosen.title)
+
+
+def _having(tasks: tuple[str, ...], words: Sequence[str]) -> tuple[str, ...]:
+    """Those of ``tasks`` whose names have these words between dashes: at each place that is asked for, one of its words."""
+    names = {task: task.split("-") for task in tasks}
+    known = dict.fromkeys(part for name in names.values() for part in name)
+    wanted: dict[int, set[str]] = {}
+    for word in words:
+        _one_of("only", word, known)
+        place = min(name.index(word) for name in names.values() if word in name)
+        wanted.setdefault(place, set()).add(word)
+    return tuple(task for task, name in names.items() if all(some & set(name) for some in wanted.values()))
+
+
+def _there(tasks: tuple[str, ...]) -> tuple[str, ...]:
+    """Those tasks of the bank whose data are there; the others are named in a warning."""
+    absent = missing(tasks)
+    left = tuple(task for task in tasks if parts(task)[0] not in absent)
+    if absent and not left:
+        raise FileNotFoundError(next(iter(absent.values())))
+    if absent:
+        logger.warning("skipped %s: %s", ", ".join(absent), next(iter(absent.values())))
+    return left
 
 
 def _one_of(name: str, value: str, known: Iterable[str], usual: Iterable[str] = ()) -> str:

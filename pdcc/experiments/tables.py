@@ -54,16 +54,20 @@ def markdown(records: Records, measures: tuple[str, ...] = ()) -> str:
         methods = sorted(dict.fromkeys(part["method"]), key=lambda m: list(METHODS).index(m) if m in METHODS else -1)
         cells = {column: _column(part[part["column"] == column], base) for column in dict.fromkeys(part["column"])}
         rows = [[cell.get(method, "not run") for cell in cells.values()] for method in methods]
-        names = [_name(method) for method in methods]
-        blocks.append(_table([TITLES.get(base, base), *cells], [[n, *row] for n, row in zip(names, rows, strict=True)]))
+        names = [name_of(method) for method in methods]
+        blocks.append(
+            as_table([TITLES.get(base, base), *cells], [[n, *row] for n, row in zip(names, rows, strict=True)])
+        )
     return "\n\n".join(blocks) + "\n"
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
+def as_table(head: list[str], rows: list[list[str]]) -> str:
+    """Markdown."""
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
 
 
-def _name(method: str) -> str:
+def name_of(method: str) -> str:
+    """What a method is called in tables."""
     return METHODS[method].title if method in METHODS else method
 
 
@@ -85,34 +89,35 @@ def comparisons(records: Records) -> str:
         len(fixed) > 1 for fixed in swept.values()
     ):  # the best of all volumes is the oracle's, below
         rows = [
-            [r["task"], r["measure"], _name(r["best_other"]), f"{r['other']:.3f}", f"{r['mean']:.3f}", _gap(r), {True: "yes", False: "**no**"}.get(r["within"], "one trial")]
+            [r["task"], r["measure"], name_of(r["best_other"]), f"{r['other']:.3f}", f"{r['mean']:.3f}", _gap(r), {True: "yes", False: "**no**"}.get(r["within"], "one trial")]
             for r in beside.to_dict("records")
         ]  # fmt: skip
         head = ["task", "measure", "best of the others", "its mean", "default", "default better by", "within one SE"]
-        blocks.append("The default beside the best of the others, paired over trials:\n\n" + _table(head, rows))
+        blocks.append("The default beside the best of the others, paired over trials:\n\n" + as_table(head, rows))
     each = [
         [r["task"], measure, _gap(r), str(r["trials"])]
         for measure in headlines(records)
         for r in paired(records, measure, "volmax-per-annotator", "volmax-shared").to_dict("records")
     ]
     if each:
-        blocks.append("A confusion for each annotator minus one for all, paired over trials:\n\n" + _table(["task", "measure", "difference", "trials"], each))  # fmt: skip
+        blocks.append("A confusion for each annotator minus one for all, paired over trials:\n\n" + as_table(["task", "measure", "difference", "trials"], each))  # fmt: skip
     for kind, fixed in swept.items():
         for chosen in dict.fromkeys(("volmax", f"{kind}-selected")) if len(fixed) > 1 else ():
             loss = oracle_loss(records, chosen, fixed)
             if loss.empty:
                 continue
-            rows = [[r["task"], f"{r['oracle']:.3f}", f"{r['chosen']:.3f}", f"{r['loss']:.3f}{_plus_minus(r['se'])}", str(r["trials"])] for r in loss.to_dict("records")]  # fmt: skip
+            rows = [[r["task"], f"{r['oracle']:.3f}", f"{r['chosen']:.3f}", f"{r['loss']:.3f}{plus_minus(r['se'])}", str(r["trials"])] for r in loss.to_dict("records")]  # fmt: skip
             rows.append(["mean", f"{loss['oracle'].mean():.3f}", f"{loss['chosen'].mean():.3f}", f"{loss['loss'].mean():.3f}", ""])  # fmt: skip
-            blocks.append(f"What {_name(chosen).strip('*')} loses to the volume best in each trial, which only labels tell (oracle), ACC on seen items:\n\n" + _table(["task", "oracle", "chosen", "loss", "trials"], rows))  # fmt: skip
+            blocks.append(f"What {name_of(chosen).strip('*')} loses to the volume best in each trial, which only labels tell (oracle), ACC on seen items:\n\n" + as_table(["task", "oracle", "chosen", "loss", "trials"], rows))  # fmt: skip
     return "\n\n".join([*blocks, READ_GAPS]) + "\n" if blocks else ""
 
 
 def _gap(row: dict[Any, Any]) -> str:
-    return f"{row['difference']:+.3f}{_plus_minus(row['se'])}"
+    return f"{row['difference']:+.3f}{plus_minus(row['se'])}"
 
 
-def _plus_minus(error: float, digits: int = 3) -> str:
+def plus_minus(error: float, digits: int = 3) -> str:
+    """An error as it stands behind a number; nothing where it is not known."""
     return "" if np.isnan(error) else f" ± {error:.{digits}f}"
 
 
@@ -138,7 +143,7 @@ def _column(part: pd.DataFrame, base: str) -> dict[str, str]:
 
 
 def _spread(row: dict[Any, Any], digits: int) -> str:
-    return f"{row['mean']:.{digits}f}{_plus_minus(row['std'], digits)}"
+    return f"{row['mean']:.{digits}f}{plus_minus(row['std'], digits)}"
 
 
 def beside_published(records: Records) -> pd.DataFrame:
@@ -157,36 +162,47 @@ def _beside(table: pd.DataFrame) -> str:
     """The ACC of the paper beside ours; the other two measures are in beside_paper.csv."""
     part = table[table["metric"] == "ACC"]
     rows = [
-        [r["task"], _name(r["method"]), r["split"], *(_spread({"mean": r[f"mean_{w}"], "std": r[f"std_{w}"]}, 3) for w in ("paper", "here"))]
+        [r["task"], name_of(r["method"]), r["split"], *(_spread({"mean": r[f"mean_{w}"], "std": r[f"std_{w}"]}, 3) for w in ("paper", "here"))]
         for r in part.to_dict("records")
     ]  # fmt: skip
     head = ["task", "method", "items", "ACC in the paper", "ACC here"]
     return (
         "The paper's own figures beside ours (NMI and ARI, un-swapped where the paper swaps them, in beside_paper.csv):\n\n"
-        + _table(head, rows)
+        + as_table(head, rows)
     )
+
+
+def write_cells(records: Records, output: Path, title: str) -> pd.DataFrame:
+    """cells.csv, summary.csv and summary.json in ``output``; returns the summary."""
+    frame = pd.DataFrame([{k: v for k, v in r.items() if k != "versions"} for r in records])
+    write_table(output / "cells.csv", frame)
+    table = summarise(records)
+    write_table(output / "summary.csv", table)
+    made = stamp(records) if records else ""
+    body = {"title": title, "made": made, "rows": json.loads(table.to_json(orient="records"))}
+    write_atomic(output / "summary.json", json.dumps(body, indent=1).encode())
+    return table
+
+
+def failures(records: Records) -> str:
+    """A list of the cells that failed, and of what; empty where none did."""
+    failed = [r for r in records if r["status"] == "failed"]
+    lines = "".join(f"- {r['task']}, {r['method']}, trial {r['trial']}: {r['message']}\n" for r in failed)
+    return f"\nFailures:\n\n{lines}" if failed else ""
 
 
 def write_report(records: Records, output: Path, title: str) -> str:
     """cells.csv, summary.csv, summary.json, table.md and figure.png in ``output``; returns the Markdown."""
-    frame = pd.DataFrame([{k: v for k, v in r.items() if k != "versions"} for r in records])
-    made = stamp(records) if records else ""
-    write_table(output / "cells.csv", frame)
-    table = summarise(records)
-    write_table(output / "summary.csv", table)
-    body = {"title": title, "made": made, "rows": json.loads(table.to_json(orient="records"))}
-    write_atomic(output / "summary.json", json.dumps(body, indent=1).encode())
-    failures = [r for r in records if r["status"] == "failed"]
-    text = f"# {title}\n\n{READ_AS} {made}\n\n{markdown(records)}"
+    table = write_cells(records, output, title)
+    text = f"# {title}\n\n{READ_AS} {stamp(records) if records else ''}\n\n{markdown(records)}"
     compared = comparisons(records)
     text += f"\n{compared}" if compared else ""
     beside = beside_published(records)
     if not beside.empty:
         write_table(output / "beside_paper.csv", beside)
         text += f"\n{_beside(beside)}\n"
-    if failures:
-        text += "\nFailures:\n\n" + "".join(f"- {r['task']}, {r['method']}, trial {r['trial']}: {r['message']}\n" for r in failures)  # fmt: skip
+    text += failures(records)
     write_atomic(output / "table.md", text.encode())
     measure = "acc_seen" if "acc_seen" in set(table["measure"]) else next(iter(table["measure"]), "acc_seen")
-    write_figure(output / "figure.png", plot_bench(table, measure, {m: _name(m).strip("*") for m in METHODS}))
+    write_figure(output / "figure.png", plot_bench(table, measure, {m: name_of(m).strip("*") for m in METHODS}))
     return text

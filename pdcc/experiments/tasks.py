@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pdcc import datasets
 from pdcc.annotators import Answers, answer_by_labels, draw_pairs, machine_annotators, worker_pairs
 from pdcc.datasets import Judgments, Labelled
+from pdcc.experiments.bank import bank_problem, parts
 from pdcc.experiments.paper.data import PAPER_TASKS, paper_task
 
 HUMAN_PAIRS = 10_000
@@ -56,7 +57,7 @@ def rng_of(task: str, trial: int, seed: int) -> np.random.Generator:
 def _problem(data: Labelled, answers: Answers, n_clusters: int) -> Problem:
     return Problem(
         n_clusters, data.X, answers.pairs, answers.similar, answers.annotators, answers.flip_rate,
-        X_unseen=data.X_unseen, truth=(data.y, data.y_unseen),
+        X_unseen=data.X_unseen if len(data.X_unseen) else None, truth=(data.y, data.y_unseen),
     )  # fmt: skip
 
 
@@ -152,6 +153,13 @@ def _paper(task: str, trial: int, seed: int) -> Problem:
     return _problem(data, answers, n_clusters)
 
 
+def _bank(task: str, trial: int, seed: int) -> Problem:
+    """The same items and pairs under every kind of answers, and the same annotators at every number of pairs."""
+    name, kind, _ = parts(task)
+    streams = (rng_of(stream, trial, seed) for stream in (f"bank-{name}", f"bank-{name}-{kind}"))
+    return _problem(*bank_problem(task, *streams))
+
+
 _FAMILIES: dict[str, Callable[[str, int, int], Problem]] = {
     "cifar10n-three": _three_columns,
     "cifar10n-": _cifar10n,
@@ -159,7 +167,20 @@ _FAMILIES: dict[str, Callable[[str, int, int], Problem]] = {
     "dwug-": _dwug,
     "digits-machine-": _digits,
     "synthetic-": _synthetic,
+    "bank-": _bank,
 }
+
+
+def has_annotators(task: str) -> bool:
+    """Whether the answers of a task come with the ids of several annotators."""
+    return task.startswith(("labelme", "dwug-", "cifar10n-three")) or (
+        task.startswith("bank-") and parts(task)[1] == "eight"
+    )
+
+
+def data_of(task: str) -> str:
+    """What a task's data go by: tasks of one such name read the same files."""
+    return f"bank-{parts(task)[0]}" if task.startswith("bank-") else task
 
 
 def load(task: str, trial: int, seed: int = 0) -> Problem:

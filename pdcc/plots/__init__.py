@@ -1,7 +1,7 @@
 """Pictures. Each function takes and returns a matplotlib Axes, or a Figure where it draws several panels."""
 
 from pdcc.plots.criticism import plot_calibration, plot_loo, plot_predictive, plot_sbc
-from pdcc.plots.experiments import plot_bank, plot_bench, plot_study
+from pdcc.plots.experiments import plot_bank, plot_bench, plot_differences, plot_study
 from pdcc.plots.fit import (
     plot_agreement,
     plot_confusion,
@@ -18,6 +18,7 @@ __all__ = [
     "plot_bench",
     "plot_calibration",
     "plot_confusion",
+    "plot_differences",
     "plot_history",
     "plot_learning_curve",
     "plot_loo",

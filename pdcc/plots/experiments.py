@@ -1,4 +1,4 @@
-"""Pictures of studies: methods compared, the identifiability bank, the synthetic study. They take tables, not studies."""
+"""Pictures of studies: methods compared, wins and losses, the identifiability bank, the synthetic study. They take tables, not studies."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,35 @@ def plot_bench(summary: pd.DataFrame, measure: str = "acc_seen", titles: Mapping
     axes[0].set_yticks(np.arange(len(methods)), [(titles or {}).get(m, m) for m in methods], fontsize=8)
     axes[0].invert_yaxis()
     return figure
+
+
+# One for each data set of the bank, apart also where colours are seen poorly.
+COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222255", "#ee8866")
+
+
+def plot_differences(cells: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
+    """Wins and losses: the paired difference of every cell, sorted, coloured by data set; those below the line are losses.
+
+    ``cells`` has the columns data and difference; rows without a difference are left out.
+    """
+    from matplotlib.figure import Figure
+
+    axes = ax if ax is not None else Figure(figsize=(8.5, 4.2), layout="constrained").add_subplot()
+    table = cells[cells["difference"].notna()].sort_values("difference", kind="stable")
+    rank = np.arange(len(table))
+    for number, name in enumerate(sorted(set(table["data"]))):
+        mine = (table["data"] == name).to_numpy()
+        colour = COLOURS[number % len(COLOURS)]
+        axes.bar(rank[mine], table["difference"][mine], width=1.0, color=colour, label=name)
+    axes.axhline(0.0, color="black", lw=0.8)
+    gaps = table["difference"]
+    ahead, behind = int((gaps > 0).sum()), int((gaps < 0).sum())
+    axes.set(
+        xlabel="cells, sorted", ylabel="difference in ACC", title=f"ahead in {ahead} cells, behind in {behind}, level in {len(gaps) - ahead - behind}"
+    )  # fmt: skip
+    if len(table):
+        axes.legend(fontsize=8, ncols=2)
+    return axes
 
 
 def plot_bank(rows: Sequence[dict[str, Any]], recovered: float, ax: "Axes | None" = None) -> "Axes":

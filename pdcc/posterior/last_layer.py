@@ -12,10 +12,10 @@ from pdcc.inference import pair_agreement, point_values
 from pdcc.inference.guides import MapGuide
 from pdcc.inference.prior_hmc import tilted_prior
 from pdcc.inference.variational import Draws
-from pdcc.models import AnnotationModel, PairBatch, SigmoidConfusion
+from pdcc.models import AnnotationModel, PairBatch, RatesConfusion, SigmoidConfusion
 from pdcc.models.confusion import ShiftedConfusion
 from pdcc.models.last_layer import KnownConfusion, LastLayerModel, basis, last_linear, uncertain_confusion
-from pdcc.models.objective import annotator_columns, sigmoid_agreement, stochastic_agreement
+from pdcc.models.objective import annotator_columns, sigmoid_agreement, stochastic_agreement, two_rates
 from pdcc.posterior.draws import Sampled, aligned
 from pdcc.training import tensors
 
@@ -65,10 +65,12 @@ def last_layer_of(
     model = LastLayerModel(fitted, G.shape[1], scale, len(data), confusion, w if only_confusion else None).to(x.device)
     start = {} if only_confusion else {"weight": w}
     if not isinstance(confusion, KnownConfusion):
-        start |= {name: sites[name] for name in ("confusion_columns",) if name in sites}
+        start |= {name: sites[name] for name in ("confusion_columns", "agreement_logits") if name in sites}
     start |= {name: sites[name] for name in ("partition_columns",) if name in sites}
     if isinstance(fitted.confusion, SigmoidConfusion):
         start["agreement_logits"] = fitted.confusion.raw.detach().clone()
+    if isinstance(fitted.confusion, RatesConfusion) and "agreement_logits" not in start:
+        start["rate_logits"] = fitted.confusion.rates.detach().clone()
     if not start:
         raise ValueError(
             "sites: expected something uncertain, found a confusion 'none' and memberships held fixed. Use sites='last-layer'."
@@ -105,6 +107,8 @@ def last_layer_draws(layer: LastLayer, draws: Draws, reference: Float64) -> Samp
         B = stochastic_agreement(columns.double())
     elif "agreement_logits" in sites:
         B = sigmoid_agreement(sites["agreement_logits"].double(), symmetric=bool(confusion.symmetric))
+    elif "rate_logits" in sites:
+        B = torch.sigmoid(two_rates(sites["rate_logits"].double(), B))
     elif isinstance(confusion, KnownConfusion):
         B = confusion.agreement().double().cpu()
         pair_agreement = None if B.ndim == 2 else B.numpy()[None, None]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from pdcc.arrays import Float64, Ints
-from pdcc.auto.initialise import make_start
+from pdcc.auto.initialise import Partitioner
 from pdcc.data.pairs import PairData
 from pdcc.data.splits import hold_out
 from pdcc.fitted import Fitted
@@ -49,10 +49,9 @@ def refit(
     for chain in range(chains):
         own = seed + RESTART_STRIDE * (chain + 1) + NEW_STARTS
         nets += [first_net(config, x, None, own, fitted.own)] * draws
-        if config.init != "random":
-            # Features are scaled already.
-            begin = make_start(x.cpu().numpy(), config.n_clusters, train, scales=(None,), init=config.init, seed=own)
-            labels += [torch.as_tensor(numbered_like(model, begin.labels)).to(x.device)] * draws
+        if fitted.report.start_kind is not None:
+            made = Partitioner(x.cpu().numpy(), config.n_clusters, own).make(fitted.report.start_kind, train)
+            labels += [torch.as_tensor(numbered_like(model, made)).to(x.device)] * draws
     batch = max(config.batch_size, len(train) // 30)
     lr = config.lr * (batch / config.batch_size) ** 0.5 if config.optimizer == "adam" else 1e-3
     epochs, patience = config.lengths(len(train))
