@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pdcc import datasets, metrics
     from pdcc.auto.sweep import Selection, select_dropout, select_n_clusters, select_volume
+    from pdcc.data.answers import PairAnswers
     from pdcc.data.pairs import PairData
     from pdcc.errors import ArtifactError, PairDataError
     from pdcc.estimator import VanillaDCC, VolMaxDCC
@@ -18,6 +19,7 @@ _HOMES = {
     "ArtifactError": "pdcc.errors",
     "Diagnosis": "pdcc.identifiability.diagnose",
     "Fitted": "pdcc.fitted",
+    "PairAnswers": "pdcc.data.answers",
     "PairData": "pdcc.data.pairs",
     "PairDataError": "pdcc.errors",
     "SSCResult": "pdcc.identifiability.ssc",
@@ -37,6 +39,7 @@ __all__ = [
     "ArtifactError",
     "Diagnosis",
     "Fitted",
+    "PairAnswers",
     "PairData",
     "PairDataError",
     "SSCResult",

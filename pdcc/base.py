@@ -7,24 +7,23 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from pdcc.arrays import Float64, Floats, Ints, RandomState
+from pdcc.arrays import Features, Float64, Floats, Ints, RandomState
 from pdcc.auto.search import Preparation, prepare, search
-from pdcc.data.pairs import PairData, check_annotators, renumber
+from pdcc.data.answers import PairAnswers, as_answers, check_annotators, pair_rows, renumber
+from pdcc.data.pairs import PairData
 from pdcc.errors import ArtifactError
 from pdcc.fitted import Fitted, logger
 from pdcc.inference import memberships, pair_nll
 from pdcc.models import CONFUSIONS, log_volume, similar_logits
+from pdcc.pair_input import MembershipOutput, PairInput
 from pdcc.storage.model import load_run, save_run
 from pdcc.training import OWN, Network, OwnParts, TrainConfig, tensors
 from pdcc.validation import (
     check_device,
-    check_features,
     check_n_clusters,
-    check_pairs,
     check_random_state,
     seed_of,
     show_progress,
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
 VANILLA: dict[str, Any] = {"confusion": "none", "volume": 0.0, "confusion_lr": 1e-2, "volume_estimator": "minibatch"}
 
 
-class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class PairEstimator(MembershipOutput, PairInput):
     """Fit, predict, save and load; what comes after a fit is handed on. Parameters are the subclasses'."""
 
     n_clusters: int
@@ -74,15 +73,20 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_device(self.device)
         check_random_state(self.random_state)
 
-    def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Features,
+        pairs: ArrayLike | PairAnswers,
+        similar: ArrayLike | None = None,
+        annotators: ArrayLike | None = None,
+    ) -> Self:
         """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, who answered (M,).
 
-        With a ``network`` of your own, X may be an array or tensor of any shape with items first, such as (N, C, H, W).
+        Or to X and y, a ``PairAnswers`` of length N or a table with the columns i, j, similar and optionally annotator. Where X is
+        a DataFrame, pairs of anything but whole numbers are looked up in its index. X may be sparse if its dense form fits in
+        memory, and, with a ``network`` of your own, an array or tensor of any shape with items first, such as (N, C, H, W).
         """
-        data = PairData.from_arrays(X, pairs, similar, annotators, any_shape=self.network is not None)
-        if data.features.ndim == 2:
-            validate_data(self, X, skip_check_array=True)
-        return self.fit_data(data)
+        return self.fit_data(PairData.from_arrays(X, pairs, similar, annotators, any_shape=self.network is not None))
 
     def fit_data(self, data: PairData, *, checkpoints: Path | None = None, prepared: Preparation | None = None) -> Self:
         """Fit to checked pairs. With a directory ``checkpoints``, an interrupted fit goes on from where it was.
@@ -94,6 +98,7 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         progress = show_progress(self.progress)
         own = self.own_parts()
         fitted = search(data, config, device, own=own, prepared=prepared, progress=progress, checkpoints=checkpoints)
+        self._keep_names(data)
         self._adopt(fitted, fitted.memberships(data.features))
         return self
 
@@ -116,28 +121,27 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.memberships_ = memberships
         self.labels_: Ints = memberships.argmax(axis=1)
 
-    def fit_predict(
-        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
-    ) -> Ints:
-        """Fit, and return the labels (N,) of the items fitted on."""
-        return self.fit(X, pairs, similar, annotators).labels_
-
-    def predict_proba(self, X: ArrayLike) -> Float64:
+    def predict_proba(self, X: Features) -> Float64:
         """Memberships (n, K) of seen or unseen items X (n, d)."""
         features = self._features(X)  # also says so where nothing was fitted
         return self.fitted_.memberships(features)
 
-    def predict(self, X: ArrayLike) -> Ints:
+    def predict(self, X: Features) -> Ints:
         """The largest membership's cluster number (n,) of seen or unseen items X (n, d)."""
         return np.asarray(self.predict_proba(X).argmax(axis=1), dtype=np.int64)
 
-    def predict_pairs(self, X: ArrayLike, pairs: ArrayLike, annotators: ArrayLike | None = None) -> Float64:
-        """P(called similar), (M,), for pairs (M, 2) of rows of X (n, d).
+    def predict_pairs(
+        self, X: Features, pairs: ArrayLike | PairAnswers, annotators: ArrayLike | None = None
+    ) -> Float64:
+        """P(called similar), (M,), for pairs (M, 2) of rows of X (n, d), or for those of a ``PairAnswers`` and who answered there.
 
         Where the confusion is per annotator, those never seen, and all where none are given, answer by the shared one.
         """
         features = self._features(X)
-        i, j = np.ascontiguousarray(check_pairs(pairs, len(features)).T)
+        if isinstance(pairs, PairAnswers):
+            y = as_answers(X, len(features), pairs, annotators=annotators)
+            pairs, annotators = y.pairs, y.annotators
+        i, j = np.ascontiguousarray(pair_rows(X, len(features), pairs)[0].T)
         codes = renumber(*check_annotators(annotators, len(i)), self.annotators_, len(i))
         asked = PairData(features, i, j, np.zeros(len(i), dtype=bool), codes, self.annotators_)
         x = self.fitted_.scaled(features)
@@ -146,21 +150,32 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         return np.asarray(torch.sigmoid(similar_logits(F[i], F[j], B)).cpu().numpy())
 
     def objective(
-        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
+        self,
+        X: Features,
+        pairs: ArrayLike | PairAnswers,
+        similar: ArrayLike | None = None,
+        annotators: ArrayLike | None = None,
     ) -> float:
         """Paper eq. 13 at the fitted parameters, over all of X and all pairs: mean NLL - volume * logdet(F'F)."""
-        data = self.fitted_.known(self._checked(X, pairs, similar, annotators))
-        asked = tensors(data, self.fitted_.scaled(data.features))
-        F = memberships(self.model_, asked.x).double()
-        nll = pair_nll(F, self.fitted_.pair_agreement(asked).double(), asked).mean()
+        nll, F = self._answered(self._checked(X, pairs, similar, annotators))
         volume = self.report_.chosen.volume
-        return float(nll - volume * (log_volume(F) + F.shape[1] * np.log(len(F)))) if volume else float(nll)
+        mean = nll.mean()
+        return float(mean - volume * (log_volume(F) + F.shape[1] * np.log(len(F)))) if volume else float(mean)
+
+    def _nll(self, data: PairData) -> Float64:
+        return np.asarray(self._answered(data)[0].cpu().numpy())
+
+    def _answered(self, data: PairData) -> tuple[torch.Tensor, torch.Tensor]:
+        """Negative log-likelihood (M,) of each answer, and memberships (n, K), in float64."""
+        asked = tensors(self.fitted_.known(data), self.fitted_.scaled(data.features))
+        F = memberships(self.model_, asked.x).double()
+        return pair_nll(F, self.fitted_.pair_agreement(asked).double(), asked), F
 
     def posterior(
         self,
-        X: ArrayLike,
-        pairs: ArrayLike,
-        similar: ArrayLike,
+        X: Features,
+        pairs: ArrayLike | PairAnswers,
+        similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         *,
         method: str = "svi",
@@ -194,9 +209,9 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
 
     def diagnose(
         self,
-        X: ArrayLike,
-        pairs: ArrayLike,
-        similar: ArrayLike,
+        X: Features,
+        pairs: ArrayLike | PairAnswers,
+        similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         **options: Any,
     ) -> "Diagnosis":
@@ -206,20 +221,9 @@ class PairEstimator(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         data = self._checked(X, pairs, similar, annotators)
         return diagnose(self.fitted_, data, progress=show_progress(self.progress), **options)
 
-    def _checked(
-        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
-    ) -> PairData:
-        features = self._features(X)
-        return PairData.from_arrays(features, pairs, similar, annotators, any_shape=features.ndim > 2)
-
-    def _features(self, X: ArrayLike) -> Floats:
-        """Checked features of items like the fitted ones."""
+    def _features(self, X: Features) -> Floats:
         check_is_fitted(self, "fitted_")
-        shape = self.fitted_.item_shape
-        features = check_features(X, item_shape=shape, owner=type(self).__name__, any_shape=len(shape) > 1)
-        if features.ndim == 2:
-            validate_data(self, X, skip_check_array=True, reset=False)
-        return features
+        return self._like_fitted(X, self.fitted_.item_shape)
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to the directory ``path``: safetensors and JSON, no code."""

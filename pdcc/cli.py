@@ -23,7 +23,10 @@ app = typer.Typer(
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 
 Features = Annotated[
-    Path, typer.Argument(help="Features, one row per item: .npy, .npz (one array, or one called X), .csv or .parquet.")
+    Path,
+    typer.Argument(
+        help="Features, one row per item: .npy, .npz (one array, one called X, or a scipy sparse matrix), .csv or .parquet."
+    ),
 ]
 Run = Annotated[Path, typer.Option("--output", "-o", help="Directory of the run; made if it is not there.")]
 Seed = Annotated[int, typer.Option("--seed", help="Fixes every random choice.")]
@@ -128,18 +131,29 @@ def predict(
 ) -> None:
     """Write memberships and labels of the items in FEATURES, seen or unseen.
 
+    Columns of a table are found by the names they had in the fit, whatever their order.
+
     Example: pdcc predict run features.npy -o memberships.csv
     """
+    import warnings
+
     import numpy as np
     import pandas as pd
 
+    from pdcc.data.columns import column_names
     from pdcc.data.io import read_features
     from pdcc.estimator import VolMaxDCC
     from pdcc.storage.files import write_atomic
 
     estimator = VolMaxDCC.load(run)
     X, ids = read_features(features, id_column=id_column)
-    F = estimator.predict_proba(X)
+    if (column_names(X) is None) == hasattr(estimator, "feature_names_in_"):
+        logging.getLogger(__name__).warning(
+            "%s: columns have names here or in the fit, not in both; their order is taken as it is", features
+        )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "X (has|does not have valid) feature names")  # which that line says
+        F = estimator.predict_proba(X)
     columns: dict[str, Any] = {"item": np.arange(len(F)) if ids is None else ids, "label": F.argmax(axis=1)}
     table = pd.DataFrame(columns | {f"m{k}": F[:, k] for k in range(F.shape[1])})
     write_atomic(output, table.to_csv(index=False).encode())

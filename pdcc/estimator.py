@@ -12,6 +12,7 @@ from pdcc import metrics
 from pdcc.arrays import RandomState
 from pdcc.auto.search import Preparation, search
 from pdcc.base import PairEstimator
+from pdcc.data.columns import in_fitted_order
 from pdcc.data.pairs import PairData
 from pdcc.training import Network, Oracle
 from pdcc.validation import check_device, check_features, seed_of, show_progress
@@ -62,7 +63,8 @@ class VolMaxDCC(PairEstimator):
         memberships_ (N, K), labels_ (N,); agreement_ B (K, K); confusion_ A[observed, true] or None;
             with "per-annotator" these are the shared ones, and annotator_confusion_ (R, K, K) those of annotators_, else None;
         history_ (one dict per epoch); status_ and message_; report_ (what was compared, chosen and why);
-        model_ and guide_ (the Pyro program and its point-estimate guide); fitted_ (all of it, as later steps take it); n_features_in_.
+        model_ and guide_ (the Pyro program and its point-estimate guide); fitted_ (all of it, as later steps take it); n_features_in_;
+        feature_names_in_ where X had named columns: new items may then have them in any order.
 
     Examples:
         >>> import numpy as np
@@ -73,6 +75,13 @@ class VolMaxDCC(PairEstimator):
         >>> est = VolMaxDCC(3, hidden=(16,), epochs=5, random_state=0).fit(X, pairs, similar)
         >>> est.predict_proba(X[:2]).shape
         (2, 3)
+
+        Or with one object for the answers, which scikit-learn splits together with X:
+
+        >>> from pdcc import PairAnswers
+        >>> y = PairAnswers.from_arrays(len(X), pairs, similar)
+        >>> est.fit(X[:50], y[:50]).score(X[:50], y[:50]) < 0  # mean log-likelihood per answer
+        True
     """
 
     def __init__(
@@ -181,7 +190,8 @@ class OracleVolMaxDCC(VolMaxDCC):
     def fit_data(self, data: PairData, *, checkpoints: Path | None = None, prepared: Preparation | None = None) -> Self:
         """Fit at every volume and keep the fit whose best epoch is most accurate on the items with known classes."""
         self.check(data.n_items)
-        features = check_features(self.oracle[0], item_shape=tuple(data.features.shape[1:]), any_shape=True)
+        known = in_fitted_order(self.oracle[0], data.feature_names)
+        features = check_features(known, item_shape=tuple(data.features.shape[1:]), any_shape=True)
         oracle = Oracle(features, np.asarray(self.oracle[1]))
         device, progress = check_device(self.device), show_progress(self.progress)
         config, own = self.config(seed_of(self.random_state)), self.own_parts()
@@ -200,6 +210,7 @@ class OracleVolMaxDCC(VolMaxDCC):
         scores = [metrics.acc(oracle.classes, fitted.memberships(features).argmax(axis=1)) for fitted in fits]
         best = fits[int(np.argmax(scores))]
         self.oracle_scores_ = dict(zip(self.volumes, scores, strict=True))
+        self._keep_names(data)
         self._adopt(best, best.memberships(data.features))
         return self
 

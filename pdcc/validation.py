@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import issparse
 
 from pdcc.arrays import Bools, Float64, Floats, Ints, RandomState
+from pdcc.dense import densified
 from pdcc.errors import PairDataError
 
 # Restarts and K-means tries add to the seed, and numpy takes 32 bits.
@@ -37,16 +39,15 @@ def check_features(
 ) -> Floats:
     """Features as a finite array (N, d), or, with ``any_shape``, (N, ...): float64 where X has its precision, else float32.
 
+    A sparse matrix is made dense, in float32.
+
     ``item_shape`` is the shape of an item, (d,) for a row, that an earlier fit of ``owner`` has fixed.
     """
     name = "X"
     if hasattr(X, "detach"):  # a torch tensor, on whatever device
         X = X.detach().cpu().numpy()
-    if hasattr(X, "toarray"):
-        # scikit-learn's checks look for TypeError and the words "sparse" and "dense" here.
-        raise TypeError(
-            f"{name}: expected a dense array of features, found a sparse matrix. Convert it with X.toarray()."
-        )
+    if issparse(X):
+        X = densified(X)
     array = as_array(name, X)
     if array.ndim != 2 and not (any_shape and array.ndim > 2):
         raise PairDataError(
@@ -106,7 +107,7 @@ def _as_numbers(array: NDArray[Any], name: str) -> Float64:
             name,
             "numbers",
             f"{odd!r} of type {type(odd).__name__} (argument must be no string but a number)",
-            "Encode or drop the columns that are not numeric; if one names the items, say so: item_ids in Python, --id-column in the shell.",
+            "Encode or drop the columns that are not numeric; if one names the items, make it the index of X (Python) or say so with --id-column (shell).",
             bad[0],
         )
         # scikit-learn's checks want TypeError for what cannot be a number at all.
@@ -115,7 +116,7 @@ def _as_numbers(array: NDArray[Any], name: str) -> Float64:
 
 
 def check_similar(similar: ArrayLike) -> Bools:
-    """Answers as bool (M,): bool, {0, 1} or {-1, +1}, and both kinds must occur."""
+    """Answers as bool (M,): bool, {0, 1} or {-1, +1}."""
     array = as_array("similar", similar)
     how = "bool, {0, 1} or {-1, +1}"
     if array.ndim != 1:
@@ -150,15 +151,19 @@ def check_similar(similar: ArrayLike) -> Bools:
         raise PairDataError(
             "similar", how, f"values of type {array.dtype}, such as {array[0]!r}", "Map the answers to 0 and 1.", 0
         )
-    if out.all() or not out.any():
-        kind = "similar" if out.all() else "different"
+    return out
+
+
+def check_both_kinds(similar: Bools) -> None:
+    """Raise ``PairDataError`` unless answers (M,) of both kinds occur, as a fit needs them."""
+    if similar.all() or not similar.any():
+        kind = "similar" if similar.all() else "different"
         raise PairDataError(
             "similar",
             "both kinds of answer",
-            f"only {kind!r} ({len(out)} pairs)",
+            f"only {kind!r} ({len(similar)} pairs)",
             "One kind of answer says nothing about clusters: add pairs of the other kind.",
         )
-    return out
 
 
 def _plain(array: NDArray[Any], name: str, how: str) -> NDArray[Any]:
@@ -186,7 +191,7 @@ def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
             "pairs",
             "integers, row numbers of X",
             f"{array.dtype}, such as {array[0].tolist()}",
-            "Cast whole row numbers with .astype(int); for names of items use item_ids (Python) or --id-column (shell).",
+            "Cast whole row numbers with .astype(int); for names of items pass X as a DataFrame with them as its index (Python), or --id-column (shell).",
             0,
         )
     bad = ((array < 0) | (array >= n_items)).any(axis=1)
@@ -196,7 +201,7 @@ def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
             "pairs",
             f"row numbers from 0 to {n_items - 1} (X has {n_items} rows)",
             f"{array[row].tolist()}",
-            "Number items from 0, or name them (item_ids in Python, --id-column in the shell).",
+            "Number items from 0, or name them (by the index of a DataFrame X in Python, --id-column in the shell).",
             row,
         )
     return np.asarray(array, dtype=np.int64)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers import REFUSED, Blobs, follows_scikit_learn, make_blobs, overlapping, truth_of
+from helpers import REFUSED, Blobs, FromLabels, follows_scikit_learn, make_blobs, overlapping, truth_of
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -187,19 +187,6 @@ def test_clone_pickle_and_new_items(est, noisy_blobs):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(unseen), fitted.predict(unseen))
     with pytest.raises(PairDataError, match="expecting 4 features"):
         fitted.predict(unseen[:, :2])
-
-
-class FromLabels:
-    """An adapter for scikit-learn's checks, whose ``fit(X, y)`` knows no pairs: neighbours in X make them up."""
-
-    def fit(self, X, y=None):
-        n = max(np.asarray(X).shape[0] if np.asarray(X).ndim else 0, 1)
-        i = np.arange(n)
-        pairs = np.concatenate([np.column_stack([i, (i + 1) % n]), np.column_stack([i, (i + 2) % n])])
-        return super().fit(X, pairs, np.arange(2 * n) < n)
-
-    def fit_predict(self, X, y=None):
-        return self.fit(X, y).labels_
 
 
 class FromLabelsKMeans(FromLabels, KMeans):

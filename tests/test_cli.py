@@ -49,6 +49,58 @@ def test_fit_then_predict(files, capsys, noisy_blobs):
     assert table.label.tolist() == est.labels_.tolist()
 
 
+@pytest.mark.parametrize("named", [False, True], ids=["row numbers", "ids"])
+def test_columns_are_found_by_their_names(files, capsys, noisy_blobs, named):
+    """A table with its columns turned round gives the same labels; without the right columns there are none."""
+    table = pd.DataFrame(noisy_blobs.X * [1, 5, 25, 125], columns=list("abcd"))
+    pairs = pd.read_csv(files / "pairs.csv")
+    ids = ["--id-column", "name"] if named else []
+    if named:
+        table.insert(2, "name", [f"n{r}" for r in range(len(table))])
+        pairs.assign(i="n" + pairs.i.astype(str), j="n" + pairs.j.astype(str)).to_csv(files / "pairs.csv", index=False)
+    forms = {
+        "x.csv": table,
+        "turned.csv": table[table.columns[::-1]],
+        "less.csv": table.drop(columns="b"),
+        "more.csv": table.assign(price=1),
+    }
+    for name, form in forms.items():
+        form.to_csv(files / name, index=False)
+    run, out = files / "run", files / "out.csv"
+    assert pdcc("fit", files / "x.csv", files / "pairs.csv", "-k", 3, "-o", run, "--epochs", 3, *ids) == 0
+    est = VolMaxDCC.load(run)
+    assert est.feature_names_in_.tolist() == list("abcd")
+    for name in ("x.csv", "turned.csv"):
+        assert pdcc("predict", run, files / name, "-o", out, *ids) == 0
+        written = pd.read_csv(out)
+        assert written.label.tolist() == est.labels_.tolist()
+        np.testing.assert_allclose(written[["m0", "m1", "m2"]], est.memberships_, rtol=1e-12)
+    assert read_data(run).feature_names == tuple("abcd")
+    capsys.readouterr()
+    for name, words in {"less.csv": "found no 'b'", "more.csv": "found besides 'price'"}.items():
+        assert pdcc("predict", run, files / name, "-o", out, *ids) == 2
+        said = capsys.readouterr().err
+        assert words in said
+        assert len(said.splitlines()) == 1
+
+
+@pytest.mark.parametrize("first", ["npy", "csv"])
+def test_files_without_names_are_taken_in_their_order(files, capfd, noisy_blobs, first):
+    """Said in one line, and no Python warning."""
+    pd.DataFrame(noisy_blobs.X, columns=list("abcd")).to_csv(files / "x.csv", index=False)
+    second = {"npy": "csv", "csv": "npy"}[first]
+    fitted = pdcc("fit", files / f"x.{first}", files / "pairs.csv", "-k", 3, "-o", files / "run", "--epochs", 2)
+    assert fitted == 0
+    capfd.readouterr()
+    assert pdcc("predict", files / "run", files / f"x.{second}", "-o", files / "out.csv") == 0
+    said = capfd.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert "order is taken as it is" in said[0]
+    assert pd.read_csv(files / "out.csv").label.tolist() == VolMaxDCC.load(files / "run").labels_.tolist()
+    assert pdcc("predict", files / "run", files / f"x.{first}", "-o", files / "out.csv") == 0
+    assert capfd.readouterr().err == ""
+
+
 def test_fit_refuses_to_overwrite_and_resumes(files, capsys):
     assert fit(files) == 0
     before = {p.name: p.read_bytes() for p in (files / "run").iterdir() if p.is_file()}

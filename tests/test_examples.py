@@ -63,7 +63,8 @@ def test_criticism_tells_the_two_crowds_apart():
 
 
 @pytest.mark.parametrize(
-    "name", ["pdcc.estimator", "pdcc.data.pairs", "pdcc.models.annotation", "pdcc.identifiability.ssc"]
+    "name",
+    ["pdcc.estimator", "pdcc.data.pairs", "pdcc.data.answers", "pdcc.models.annotation", "pdcc.identifiability.ssc"],
 )
 def test_examples_in_docstrings(name):
     found = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)

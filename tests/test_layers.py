@@ -14,12 +14,13 @@ PLACES = {"pdcc.models": "models", "pdcc.inference": "inference", "pdcc": "pdcc"
 # Upstream first. Modules of one line may import each other; every other import must point to an earlier line.
 FLOW = (
     ("errors", "arrays"),
-    ("validation",),
+    ("validation", "dense"),
     ("storage", "storage.files", "storage.journal", "storage.provenance", "storage.model"),
     ("metrics",),
     ("annotators",),
     ("datasets",),
     ("data",),
+    ("pair_input",),
     ("storage.run",),
     ("partition",),
     ("models",),

@@ -2,6 +2,7 @@
 
 import logging
 import pickle
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -9,11 +10,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
-from pdcc import PairData, PairDataError, VolMaxDCC
+from pdcc import PairData, PairDataError, VolMaxDCC, dense
 from pdcc.data.io import read_features
 from pdcc.data.splits import folds, hold_out, split
-from pdcc.validation import check_n_clusters, check_similar
+from pdcc.validation import check_features, check_n_clusters, check_similar
 
 X = np.arange(12.0).reshape(6, 2)
 PAIRS = np.array([[0, 1], [2, 3], [4, 5], [1, 2]])
@@ -137,6 +139,46 @@ def test_files(tmp_path, kind, features):
     np.testing.assert_array_equal(data.features, X.astype(np.float32))
     assert data.similar.tolist() == [True, False, True, False]
     assert data.annotator_names == ("u", "v")
+
+
+@pytest.mark.parametrize("form", [sparse.csr_array, sparse.csc_matrix])
+def test_sparse_files(tmp_path, form):
+    sparse.save_npz(tmp_path / "x.npz", form(X))
+    FRAME.to_csv(tmp_path / "pairs.csv", index=False)
+    np.testing.assert_array_equal(PairData.read(tmp_path / "x.npz", tmp_path / "pairs.csv").features, X)
+
+
+def test_sparse_is_never_dense_in_double_precision():
+    wide = sparse.random_array(
+        (1500, 4000), density=0.001, format="csc", dtype=np.float64, rng=np.random.default_rng(0)
+    )
+    tracemalloc.start()
+    try:
+        dense_form = check_features(wide)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert dense_form.flags.c_contiguous
+    assert dense_form.dtype == np.float32
+    # Itself, and which of its entries are finite: a quarter more. In double precision it would be twice as large.
+    assert peak < 1.5 * dense_form.nbytes
+
+
+def test_sparse_beyond_memory_is_refused(monkeypatch):
+    monkeypatch.setattr(dense, "memory_limit", lambda: 47.0)
+    with pytest.raises(
+        PairDataError, match=r"X: .*at most 4.7e-08 GB.*found shape \(6, 2\), which takes 4.8e-08 GB.*TruncatedSVD"
+    ):
+        VolMaxDCC(2).fit(sparse.csr_array(X), PAIRS, SIMILAR)
+    monkeypatch.undo()
+    assert dense.memory_limit() > 1e6
+    huge = sparse.csr_array((10**7, 10**7), dtype=np.float32)
+    with pytest.raises(PairDataError, match=r"4e\+05 GB"):
+        check_features(huge)
+    with pytest.raises(PairDataError, match="real numbers"):
+        check_features(sparse.csr_array(np.eye(3) * 1j))
+    with pytest.raises(PairDataError, match=r"inf in 1 row.*first at row 1,"):
+        check_features(sparse.csr_array(np.diag([1.0, 1e300])))
 
 
 def test_files_with_ids(tmp_path):

@@ -1,4 +1,4 @@
-"""The methods of the paper's comparison, each with ``fit(X, pairs, similar, annotators=None)`` and ``predict``."""
+"""The methods of the paper's comparison, each with ``fit(X, pairs, similar, annotators=None)`` or ``fit(X, y)``, ``predict`` and ``score``."""
 
 from pdcc.baselines.cidec import CIDEC
 from pdcc.baselines.cop_kmeans import COPKMeans

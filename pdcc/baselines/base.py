@@ -3,22 +3,28 @@
 from abc import abstractmethod
 from typing import Any, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from pdcc.arrays import Float32, Ints
+from pdcc.arrays import Features, Float32, Float64, Floats, Ints
 from pdcc.auto.initialise import scaled_start
+from pdcc.baselines.rates import rates_nll, two_rates
+from pdcc.data.answers import PairAnswers
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES, Scaler
-from pdcc.validation import check_features, check_n_clusters, check_one_of, check_random_state, seed_of
+from pdcc.pair_input import PairInput
+from pdcc.validation import check_n_clusters, check_one_of, check_random_state, seed_of
 
 # "own": the method's published start; "kmeans" and "pairs": the partition that VolMaxDCC with that ``init`` sets out from.
 INITS = ("own", "kmeans", "pairs")
 
 
-class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
+class PairClusterer(PairInput):
     """A clustering of features and answered pairs that predicts unseen items.
+
+    ``score`` turns clusters into probabilities by two rates, ``rates_``: how often "similar" was said about two items that
+    ``predict`` puts into one cluster, and into two.
 
     A subclass has at least the parameters ``n_clusters``, ``scale``, ``init`` and ``random_state``, and says how it is
     trained (``_train``) and where an item goes (``_assign``). Cluster numbers are arbitrary.
@@ -29,10 +35,16 @@ class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     init: str
     random_state: Any
 
-    def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Features,
+        pairs: ArrayLike | PairAnswers,
+        similar: ArrayLike | None = None,
+        annotators: ArrayLike | None = None,
+    ) -> Self:
         """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, their annotators (M,).
 
-        Annotators are checked; the methods themselves see none.
+        Or to X and y, in every form that VolMaxDCC takes. Annotators are checked; the methods themselves see none.
         """
         data = PairData.from_arrays(X, pairs, similar, annotators)
         check_n_clusters(self.n_clusters, data.n_items)
@@ -40,7 +52,7 @@ class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         check_one_of("init", self.init, INITS)
         check_random_state(self.random_state)
         self._check()
-        validate_data(self, X, skip_check_array=True)
+        self._keep_names(data)
         seed = seed_of(self.random_state)
         labels = None
         if self.init == "own" and self.scale != "auto":
@@ -54,21 +66,24 @@ class PairClusterer(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = data.features.shape[1]
         x = self.scaler_(data.features)
         self.labels_: Ints = self._train(x, data, labels, seed)
+        self.rates_ = two_rates(self._proba(x), data)
         return self
 
-    def fit_predict(
-        self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None
-    ) -> Ints:
-        """Fit, and return the labels (N,) of the items fitted on."""
-        labels: Ints = self.fit(X, pairs, similar, annotators).labels_
-        return labels
-
-    def predict(self, X: ArrayLike) -> Ints:
+    def predict(self, X: Features) -> Ints:
         """Cluster numbers (n,) of seen or unseen items X (n, d), from their features alone."""
-        check_is_fitted(self, "labels_")
-        features = check_features(X, item_shape=(self.n_features_in_,), owner=type(self).__name__)
-        validate_data(self, X, skip_check_array=True, reset=False)
+        features = self._features(X)  # also says so where nothing was fitted
         return self._assign(self.scaler_(features))
+
+    def _features(self, X: Features) -> Floats:
+        check_is_fitted(self, "labels_")
+        return self._like_fitted(X, (self.n_features_in_,))
+
+    def _nll(self, data: PairData) -> Float64:
+        return rates_nll(*self.rates_, self._proba(self.scaler_(data.features)), data)
+
+    def _proba(self, x: Float32) -> Float64:
+        """Memberships (n, K) of scaled features x (n, d): of a method that has none, 1 for the cluster an item goes to."""
+        return np.eye(self.n_clusters)[self._assign(x)]
 
     def _check(self) -> None:
         """Raise ``ValueError`` or ``TypeError`` for the first parameter of its own that training could not use."""

@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from pdcc.arrays import Float32, Float64, Ints
+from pdcc.arrays import Features, Float32, Float64, Ints
 from pdcc.baselines.base import PairClusterer
 from pdcc.baselines.rates import two_rate_nll
 from pdcc.data.pairs import PairData
@@ -21,13 +19,14 @@ from pdcc.inference.epoch_loop import in_parts, run_epochs
 from pdcc.inference.isolation import isolated
 from pdcc.inference.pretrain import PretrainConfig, pretrained_autoencoder
 from pdcc.models.baselines.autoencoder import Autoencoder
+from pdcc.pair_input import MembershipOutput
 from pdcc.training import tensors
-from pdcc.validation import check_count, check_device, check_features, check_number, show_progress
+from pdcc.validation import check_count, check_device, check_number, show_progress
 
 TrainEpoch = Callable[[int, Tensor], Tensor]
 
 
-class DeepPairClusterer(PairClusterer):
+class DeepPairClusterer(MembershipOutput, PairClusterer):
     """A baseline that trains an autoencoder's codes into clusters. Subclasses have the parameters checked in ``_check``.
 
     After the scaling asked for, features are divided by one number, their overall deviation, so that the weights of
@@ -124,11 +123,9 @@ class DeepPairClusterer(PairClusterer):
         F: Float64 = in_parts(self._log_memberships, x).double().exp().cpu().numpy()
         return np.asarray(F / F.sum(axis=1, keepdims=True))
 
-    def predict_proba(self, X: ArrayLike) -> Float64:
+    def predict_proba(self, X: Features) -> Float64:
         """Memberships (n, K) of seen or unseen items X (n, d)."""
-        check_is_fitted(self, "labels_")
-        features = check_features(X, item_shape=(self.n_features_in_,), owner=type(self).__name__)
-        validate_data(self, X, skip_check_array=True, reset=False)
+        features = self._features(X)
         return self._proba(self.scaler_(features))
 
     def _proba(self, x: Float32) -> Float64:

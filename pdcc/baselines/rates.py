@@ -40,6 +40,10 @@ def two_rates(F: ArrayLike, data: PairData) -> tuple[float, float]:
 
 def two_rate_nll(F: ArrayLike, train: PairData, test: PairData) -> Float64:
     """Negative log-likelihood (M,) of each answer of ``test``, with memberships F (N, K) and rates fitted on ``train``."""
-    a, b = two_rates(F, train)
+    return rates_nll(*two_rates(F, train), F, test)
+
+
+def rates_nll(a: float, b: float, F: ArrayLike, test: PairData) -> Float64:
+    """Negative log-likelihood (M,) of each answer at given rates, with memberships F (N, K)."""
     p = b + (a - b) * together(F, test)
     return np.asarray(-np.where(test.similar, np.log(p), np.log1p(-p)))

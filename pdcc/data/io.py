@@ -7,7 +7,9 @@ from zipfile import BadZipFile
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.sparse import load_npz
 
+from pdcc.arrays import Features
 from pdcc.errors import PairDataError
 
 
@@ -31,8 +33,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
     raise PairDataError(str(path), "a .csv or .parquet file", f"the ending {path.suffix!r}", "Convert the table.")
 
 
-def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[NDArray[Any], NDArray[Any] | None]:
-    """Features (N, d) and, where ``id_column`` names one in a table, the items' ids (N,)."""
+def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[Features, NDArray[Any] | None]:
+    """Features (N, d), sparse where the file is, and as a table where the file names their columns, and, where ``id_column`` names one, the items' ids (N,)."""
     path = Path(path)
     _must_exist(path)
     if path.suffix in (".csv", ".parquet"):
@@ -45,7 +47,7 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[ND
                 "Write it again with index=False, or name the column and pass it as the id column.",
             )
         if id_column is None:
-            return table.to_numpy(), None
+            return table, None
         if id_column not in table.columns:
             raise PairDataError(
                 "id column",
@@ -53,7 +55,7 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[ND
                 f"{id_column!r}, which is not among {', '.join(map(str, table.columns[:8]))}",
                 "Name one that is.",
             )
-        return table.drop(columns=id_column).to_numpy(), table[id_column].to_numpy(dtype=object)
+        return table.drop(columns=id_column), table[id_column].to_numpy(dtype=object)
     if id_column is not None:
         raise PairDataError(
             "id column",
@@ -71,6 +73,9 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[ND
             if isinstance(loaded, np.ndarray):
                 return loaded, None
             names = loaded.files
+            if {"format", "shape", "data"} <= set(names):  # as scipy.sparse.save_npz writes it
+                matrix: Any = load_npz(path)
+                return matrix, None
             if len(names) == 1 or "X" in names:
                 return loaded["X" if "X" in names else names[0]], None
     except (ValueError, OSError, EOFError, BadZipFile) as error:

@@ -1,9 +1,8 @@
 """PairData: the one validated form of features and answered pairs, and the ways to get there."""
 
 import hashlib
-import logging
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pdcc.arrays import Bools, Floats, Ints
+from pdcc.arrays import Bools, Features, Floats, Ints
+from pdcc.data.answers import PairAnswers, as_answers, renumber
+from pdcc.data.columns import column_names
 from pdcc.errors import PairDataError
-from pdcc.validation import as_array, check_features, check_pairs, check_similar, first_row
-
-logger = logging.getLogger(__name__)
+from pdcc.validation import check_both_kinds, check_features
 
 
 @dataclass(frozen=True)
@@ -24,7 +23,7 @@ class PairData:
 
     features: (N, d), or (N, ...), float32 or float64. i, j: (M,) row numbers. similar: (M,) bool.
     annotator: (M,) numbers into ``annotator_names``, or None. item_ids: (N,) names of the items, or None.
-    self_pairs: how many pairs of an item with itself were dropped.
+    self_pairs: how many pairs of an item with itself were dropped. feature_names: (d,) names of the columns, or None.
 
     Examples:
         >>> from pdcc import PairData
@@ -41,6 +40,7 @@ class PairData:
     annotator_names: tuple[Any, ...] = ()
     item_ids: NDArray[Any] | None = None
     self_pairs: int = 0
+    feature_names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.i)
@@ -53,88 +53,39 @@ class PairData:
     @classmethod
     def from_arrays(
         cls,
-        X: ArrayLike,
-        pairs: ArrayLike,
-        similar: ArrayLike,
+        X: Features,
+        pairs: ArrayLike | PairAnswers,
+        similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         *,
-        item_ids: Sequence[Hashable] | NDArray[Any] | None = None,
+        item_ids: Collection[Any] | None = None,
         any_shape: bool = False,
+        both_kinds: bool = True,
     ) -> "PairData":
         """Check and keep arrays: X (N, d); pairs (M, 2) row numbers, or ids where item_ids (N,) is given; similar (M,).
 
-        With ``any_shape`` items may have more dimensions, (N, ...): images, say, for a network that takes them.
+        Instead of pairs and similar, a ``PairAnswers`` or a table with the columns i, j, similar and optionally annotator.
+        Where X is a DataFrame, pairs of anything but whole numbers are looked up in its index. With ``any_shape`` items may have
+        more dimensions, (N, ...): images, say, for a network that takes them. A fit needs answers of ``both_kinds``.
         """
         features = check_features(X, any_shape=any_shape)
-        ids = None
-        if item_ids is not None:
-            ids = _check_ids(item_ids, len(features))
-            pairs = _look_up(pairs, ids)
-        index = check_pairs(pairs, len(features))
-        answers = as_array("similar", similar)
-        if answers.ndim == 1 and answers.size and len(answers) != len(index):
+        answers = as_answers(X, len(features), pairs, similar, annotators, item_ids)
+        if not answers.n_answers:
             raise PairDataError(
-                "similar",
-                f"one answer for each of the {len(index)} pairs",
-                f"{len(answers)}",
-                "Pass pairs and similar of the same length.",
+                "pairs",
+                f"at least one answer about two of the {len(features)} items",
+                "none",
+                "A fold keeps only the answers among its own items: use fewer folds, or ask about more pairs.",
             )
-        keep = index[:, 0] != index[:, 1]
-        codes, names = check_annotators(annotators, len(index))
-        checked = check_similar(answers)
-        if not keep.all():
-            logger.info("dropped %d pair(s) of an item with itself", int((~keep).sum()))
-            if not keep.any():
-                raise PairDataError(
-                    "pairs",
-                    "pairs of two different items",
-                    "only pairs of an item with itself",
-                    "Check how i and j were read.",
-                    0,
-                )
-            checked = check_similar(checked[keep])
-        return cls(
-            features=features,
-            i=index[keep, 0],
-            j=index[keep, 1],
-            similar=checked,
-            annotator=None if codes is None else codes[keep],
-            annotator_names=names,
-            item_ids=ids,
-            self_pairs=int((~keep).sum()),
-        )
+        if both_kinds:
+            check_both_kinds(answers.similar)
+        own = {f.name: getattr(answers, f.name) for f in fields(answers) if f.name != "n_items"}
+        return cls(features=features, feature_names=column_names(X), **own)
 
     @classmethod
-    def from_frame(
-        cls, X: ArrayLike, frame: pd.DataFrame, *, item_ids: Sequence[Hashable] | NDArray[Any] | None = None
-    ) -> "PairData":
+    def from_frame(cls, X: Features, frame: pd.DataFrame, *, item_ids: Collection[Any] | None = None) -> "PairData":
         """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator."""
-        known = {"i", "j", "similar", "annotator"}
-        missing = [c for c in ("i", "j", "similar") if c not in frame.columns]
-        unknown = [str(c) for c in frame.columns if c not in known]
-        if missing or unknown:
-            found = ", ".join(map(str, frame.columns)) or "none"
-            hint = f"Add {', '.join(missing)}." if missing else f"Drop or rename {', '.join(unknown)}."
-            raise PairDataError(
-                "pairs table", "the columns i, j, similar and optionally annotator", f"the columns {found}", hint
-            )
-        for column in frame.columns:
-            if frame[column].isna().any():
-                fix = (
-                    "Name the annotator of every answer, or leave the column out."
-                    if column == "annotator"
-                    else "Drop the rows that were not answered."
-                )
-                raise PairDataError(
-                    f"pairs table, column {column}",
-                    "no missing values",
-                    "an empty cell",
-                    fix,
-                    first_row(frame[column].isna().to_numpy()),
-                )
-        ends = frame[["i", "j"]].to_numpy() if item_ids is None else frame[["i", "j"]].to_numpy(dtype=object)
-        annotators = frame["annotator"].to_numpy() if "annotator" in frame.columns else None
-        return cls.from_arrays(X, ends, frame["similar"].to_numpy(), annotators, item_ids=item_ids)
+        return cls.from_arrays(X, frame, item_ids=item_ids)
 
     @classmethod
     def read(cls, features: str | Path, pairs: str | Path, *, id_column: str | None = None) -> "PairData":
@@ -180,80 +131,3 @@ class PairData:
         for part in (self.i, self.j, self.similar):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
-
-
-def _check_ids(item_ids: Sequence[Hashable] | NDArray[Any], n_items: int) -> NDArray[Any]:
-    ids = np.empty(len(item_ids), dtype=object)
-    ids[:] = list(item_ids)
-    if len(ids) != n_items:
-        raise PairDataError(
-            "item_ids", f"one id for each of the {n_items} rows of X", f"{len(ids)}", "Pass ids in the order of X."
-        )
-    for row, name in enumerate(ids.tolist()):
-        if not isinstance(name, Hashable) or name is None or name != name:
-            raise PairDataError(
-                "item_ids",
-                "hashable ids, none missing",
-                repr(name),
-                "Name every item with a string, a number or a tuple.",
-                row,
-            )
-    duplicated = pd.Series(ids).duplicated().to_numpy()
-    if duplicated.any():
-        row = first_row(duplicated)
-        raise PairDataError("item_ids", "ids that occur once", f"{ids[row]!r} again", "Make the ids unique.", row)
-    return ids
-
-
-def _look_up(pairs: ArrayLike, ids: NDArray[Any]) -> Ints:
-    ends = as_array("pairs", pairs, dtype=object)
-    if ends.ndim != 2 or ends.shape[1] != 2:
-        raise PairDataError(
-            "pairs", "shape (M, 2), two item ids per pair", f"shape {ends.shape}", "Stack the two endpoints."
-        )
-    where = {name: row for row, name in enumerate(ids.tolist())}
-    rows = np.array([[where.get(a, -1), where.get(b, -1)] for a, b in ends.tolist()], dtype=np.int64).reshape(-1, 2)
-    bad = (rows < 0).any(axis=1)
-    if bad.any():
-        row = first_row(bad)
-        lost = next(name for name in ends[row].tolist() if name not in where)
-        raise PairDataError(
-            "pairs",
-            "ids that occur in item_ids",
-            f"{lost!r}, which does not",
-            "Drop the pair, or add the item's features.",
-            row,
-        )
-    return rows
-
-
-def renumber(codes: Ints | None, names: tuple[Any, ...], known: tuple[Any, ...], n_pairs: int) -> Ints:
-    """Numbers into ``known`` (M,) for numbers into ``names`` (M,); ``len(known)`` for those not among them, or all."""
-    number = {name: r for r, name in enumerate(known)}
-    # One more entry: an annotator without a name before has none now.
-    table = np.array([*(number.get(name, len(known)) for name in names), len(known)], dtype=np.int64)
-    return np.full(n_pairs, len(known), dtype=np.int64) if codes is None else table[codes]
-
-
-def check_annotators(annotators: ArrayLike | None, n_pairs: int) -> tuple[Ints | None, tuple[Any, ...]]:
-    """Numbers (M,) into the names of the annotators, and the names; None and () where none are named."""
-    if annotators is None:
-        return None, ()
-    names = pd.Series(np.asarray(annotators).ravel() if np.asarray(annotators).ndim == 1 else [])
-    if len(names) != n_pairs:
-        raise PairDataError(
-            "annotators",
-            f"one annotator for each of the {n_pairs} pairs",
-            f"shape {np.asarray(annotators).shape}",
-            "Pass annotators with shape (M,), or leave them out.",
-        )
-    if names.isna().any():
-        raise PairDataError(
-            "annotators",
-            "no missing values",
-            "a missing one",
-            "Name every annotator, or leave annotators out.",
-            first_row(names.isna().to_numpy()),
-        )
-    codes, unique = pd.factorize(names, sort=True)
-    return codes.astype(np.int64), tuple(unique.tolist())

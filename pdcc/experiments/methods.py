@@ -10,10 +10,12 @@ from typing import Any, Protocol, Self
 
 from numpy.typing import ArrayLike
 
-from pdcc.arrays import Ints
+from pdcc.arrays import Features, Ints
 from pdcc.auto.sweep import VOLUMES, select_volume
 from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans
+from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.estimator import VanillaDCC, VolMaxDCC
+from pdcc.validation import check_features
 
 PREPROCESSING: dict[str, Any] = {"scale": "auto", "init": "pairs"}
 DEEP: dict[str, Any] = {"dropout": 0.5, "validation_fraction": 0.1, "patience": 8}
@@ -44,15 +46,23 @@ class Method:
 class SelectedVolume(VolMaxDCC):
     """VolMaxDCC at the volume that ``select_volume`` picks from the answers it is given; ``selection_`` says why."""
 
-    def fit(self, X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Features,
+        pairs: ArrayLike | PairAnswers,
+        similar: ArrayLike | None = None,
+        annotators: ArrayLike | None = None,
+    ) -> Self:
         """Select, then fit to all answers."""
         asked, plain = self.volume, VolMaxDCC(**self.get_params())
+        features = check_features(X)
+        y = as_answers(X, len(features), pairs, similar, annotators)
         self.selection_ = select_volume(
-            X, pairs, similar, annotators, estimator=plain, random_state=self.random_state, progress=False
+            features, y.pairs, y.similar, y.annotators, estimator=plain, random_state=self.random_state, progress=False
         )
         self.volume = self.selection_.value
         try:
-            return super().fit(X, pairs, similar, annotators)
+            return super().fit(X, y)
         finally:
             self.volume = asked
 

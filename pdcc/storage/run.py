@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from pdcc.arrays import Floats
+from pdcc.data.columns import column_names
 from pdcc.data.io import read_features
 from pdcc.data.pairs import PairData
 from pdcc.errors import ArtifactError
@@ -134,4 +135,5 @@ def read_data(run: Path, features: Path | None = None) -> PairData:
         annotator=stored["annotator"].numpy() if "annotator" in stored else None,
         annotator_names=tuple(meta["annotator_names"]),
         item_ids=ids,
+        feature_names=column_names(X),
     )

@@ -1,0 +1,336 @@
+"""PairAnswers: answers about pairs of N items as one object of length N, the ``y`` that scikit-learn can split with X."""
+
+import logging
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from pdcc.arrays import Bools, Ints
+from pdcc.errors import PairDataError
+from pdcc.validation import as_array, check_count, check_pairs, check_similar, first_row
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PairAnswers:
+    """M answers about pairs of N items; its length is N. Make one with ``from_arrays`` or ``from_frame``.
+
+    ``y[rows]`` (row numbers, a mask of N values or a slice) keeps the answers among those items and renumbers them to the
+    new rows, as ``X[rows]`` does with the items. That is all that scikit-learn asks of a ``y``: ``fit(X, y)`` and
+    ``score(X, y)`` work in Pipeline, cross_val_score and GridSearchCV. A fold of a share s of the items keeps about s^2 of the answers.
+
+    n_items: N. i, j: (M,) row numbers. similar: (M,) bool. annotator: (M,) numbers into ``annotator_names``, or None.
+    item_ids: (N,) names of the items, or None. self_pairs: how many pairs of an item with itself were dropped.
+
+    Examples:
+        >>> from pdcc import PairAnswers
+        >>> y = PairAnswers.from_arrays(4, [[0, 1], [1, 2], [3, 1]], [1, 0, 1])
+        >>> y
+        PairAnswers(n_items=4, n_answers=3)
+        >>> y[[3, 1]].pairs.tolist()  # items 3 and 1 are rows 0 and 1 now
+        [[0, 1]]
+        >>> PairAnswers.from_arrays(["ann", "bob", "cid"], [["bob", "cid"]], [True]).pairs.tolist()
+        [[1, 2]]
+    """
+
+    n_items: int
+    i: Ints
+    j: Ints
+    similar: Bools
+    annotator: Ints | None = None
+    annotator_names: tuple[Any, ...] = ()
+    item_ids: NDArray[Any] | None = None
+    self_pairs: int = 0
+
+    # Without this, ``list(y)`` would ask for one item after the other; there is nothing to say about a single item.
+    __iter__ = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        items: int | Collection[Any],
+        pairs: ArrayLike,
+        similar: ArrayLike,
+        annotators: ArrayLike | None = None,
+    ) -> "PairAnswers":
+        """Check and keep answers: ``items`` is N, with pairs (M, 2) of row numbers, or the items' ids (N,), with pairs of ids.
+
+        Ids are in the order of X's rows, ``X.index`` say. similar (M,): bool, {0, 1} or {-1, +1}.
+        """
+        if isinstance(items, int | np.integer):
+            check_count("items", items)
+            return _checked(int(items), check_pairs(pairs, int(items)), similar, annotators)
+        ids = check_ids("items", items)
+        return replace(_checked(len(ids), look_up(pairs, ids, "items"), similar, annotators), item_ids=ids)
+
+    @classmethod
+    def from_frame(cls, items: int | Collection[Any], frame: pd.DataFrame) -> "PairAnswers":
+        """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator."""
+        return cls.from_arrays(items, *table_columns(frame, ids=not isinstance(items, int | np.integer)))
+
+    def __len__(self) -> int:
+        return self.n_items
+
+    @property
+    def shape(self) -> tuple[int]:
+        """(N,): by this scikit-learn takes it for an array, and asks for all rows of a fold at once."""
+        return (self.n_items,)
+
+    @property
+    def n_answers(self) -> int:
+        """M."""
+        return len(self.i)
+
+    @property
+    def pairs(self) -> Ints:
+        """(M, 2) row numbers."""
+        return np.column_stack([self.i, self.j])
+
+    @property
+    def annotators(self) -> NDArray[Any] | None:
+        """(M,) names of those who answered, or None."""
+        return None if self.annotator is None else np.array(self.annotator_names, dtype=object)[self.annotator]
+
+    def __getitem__(self, rows: Any) -> "PairAnswers":
+        """The answers among ``rows`` (row numbers, a mask of N values or a slice), about the items as numbered there."""
+        how = "row numbers that occur once, a mask of N values or a slice"
+        try:
+            kept = np.arange(self.n_items)[rows]
+        except (IndexError, TypeError) as error:
+            raise PairDataError("rows", f"{how}, with N = {self.n_items}", str(error), "Index X and y alike.") from None
+        if kept.ndim != 1:
+            raise PairDataError("rows", how, repr(rows), "Keep several items: y[[3, 5]] instead of y[3].")
+        new = np.full(self.n_items, -1)
+        new[kept] = np.arange(len(kept))
+        if (again := new[kept] != np.arange(len(kept))).any():
+            row = first_row(again)
+            fix = "An answer could not say which of the two it is about: draw rows without replacement."
+            raise PairDataError("rows", how, f"{kept[row]} twice", fix, row)
+        i, j = new[self.i], new[self.j]
+        inside = (i >= 0) & (j >= 0)
+        present, codes = (
+            (None, None) if self.annotator is None else np.unique(self.annotator[inside], return_inverse=True)
+        )
+        return PairAnswers(
+            n_items=len(kept),
+            i=i[inside],
+            j=j[inside],
+            similar=self.similar[inside],
+            annotator=codes,
+            annotator_names=() if present is None else tuple(self.annotator_names[r] for r in present),
+            item_ids=None if self.item_ids is None else self.item_ids[kept],
+        )
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        # One object, not N values: scikit-learn's type_of_target then says "unknown" where it wants classes.
+        whole = np.empty((), dtype=object)
+        whole[()] = self
+        return whole
+
+    def __repr__(self) -> str:
+        known = "" if self.annotator is None else f", n_annotators={len(self.annotator_names)}"
+        return f"PairAnswers(n_items={self.n_items}, n_answers={self.n_answers}{known})"
+
+
+def as_answers(
+    X: Any,
+    n_items: int,
+    pairs: ArrayLike | PairAnswers,
+    similar: ArrayLike | None = None,
+    annotators: ArrayLike | None = None,
+    item_ids: Collection[Any] | None = None,
+) -> PairAnswers:
+    """Every form in which ``fit`` takes answers about the rows of X, as one.
+
+    ``pairs`` is a PairAnswers, a table with the columns i, j, similar and optionally annotator, or an array (M, 2) beside
+    ``similar``. Its entries are ids where ``item_ids`` (N,) are given; else whole numbers are row numbers, and anything else is
+    looked up in the index of X.
+    """
+    if isinstance(pairs, PairAnswers) or (similar is None and isinstance(pairs, pd.DataFrame)):
+        for name, value in {"similar": similar, "annotators": annotators}.items():
+            if value is not None:
+                what = f"none beside a {type(pairs).__name__} that has its own"
+                raise PairDataError(name, what, f"{type(value).__name__}", f"Leave {name} out.")
+    if isinstance(pairs, PairAnswers):
+        if pairs.n_items != n_items:
+            raise PairDataError(
+                "y",
+                f"answers about the {n_items} rows of X",
+                f"{pairs!r}",
+                "Make it with the ids or the number of X's rows, and index X and y alike.",
+            )
+        return pairs
+    if similar is None:
+        if not isinstance(pairs, pd.DataFrame):
+            raise PairDataError(
+                "similar",
+                "an answer for each pair",
+                "none",
+                "Pass similar (M,), or a PairAnswers or a table with the columns i, j, similar as the second argument.",
+            )
+        pairs, similar, annotators = table_columns(pairs, ids=item_ids is not None)
+    if item_ids is not None:
+        ids = check_ids("item_ids", item_ids, n_items)
+        return replace(_checked(n_items, look_up(pairs, ids, "item_ids"), similar, annotators), item_ids=ids)
+    rows, known = pair_rows(X, n_items, pairs)
+    return replace(_checked(n_items, rows, similar, annotators), item_ids=known)
+
+
+def pair_rows(X: Any, n_items: int, pairs: ArrayLike) -> tuple[Ints, NDArray[Any] | None]:
+    """Row numbers (M, 2) of pairs of rows of X, and X's ids (N,) where the pairs were given by those."""
+    array = as_array("pairs", pairs)
+    names = array.dtype.kind in "UT" or (
+        array.dtype == object and not all(isinstance(v, int | np.integer) for v in array.ravel().tolist())
+    )
+    if not names or not isinstance(X, pd.DataFrame) or isinstance(X.index, pd.RangeIndex):
+        return check_pairs(array, n_items), None
+    ids = check_ids("index of X", X.index.tolist(), n_items)
+    return look_up(array, ids, "the index of X"), ids
+
+
+def table_columns(frame: pd.DataFrame, *, ids: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
+    """Pairs (M, 2) of rows or ids, similar (M,) and, if known, annotators (M,) of a table without an empty cell."""
+    known = {"i", "j", "similar", "annotator"}
+    missing = [c for c in ("i", "j", "similar") if c not in frame.columns]
+    unknown = [str(c) for c in frame.columns if c not in known]
+    if missing or unknown:
+        found = ", ".join(map(str, frame.columns)) or "none"
+        hint = f"Add {', '.join(missing)}." if missing else f"Drop or rename {', '.join(unknown)}."
+        raise PairDataError(
+            "pairs table", "the columns i, j, similar and optionally annotator", f"the columns {found}", hint
+        )
+    for column in frame.columns:
+        if frame[column].isna().any():
+            fix = (
+                "Name the annotator of every answer, or leave the column out."
+                if column == "annotator"
+                else "Drop the rows that were not answered."
+            )
+            raise PairDataError(
+                f"pairs table, column {column}",
+                "no missing values",
+                "an empty cell",
+                fix,
+                first_row(frame[column].isna().to_numpy()),
+            )
+    ends = frame[["i", "j"]].to_numpy(dtype=object if ids else None)
+    annotators = frame["annotator"].to_numpy() if "annotator" in frame.columns else None
+    return ends, frame["similar"].to_numpy(), annotators
+
+
+def _checked(n_items: int, index: Ints, similar: ArrayLike, annotators: ArrayLike | None) -> PairAnswers:
+    """Answers about pairs (M, 2) of row numbers, those of an item with itself left out."""
+    answers = as_array("similar", similar)
+    if answers.ndim == 1 and answers.size and len(answers) != len(index):
+        raise PairDataError(
+            "similar",
+            f"one answer for each of the {len(index)} pairs",
+            f"{len(answers)}",
+            "Pass pairs and similar of the same length.",
+        )
+    keep = index[:, 0] != index[:, 1]
+    codes, names = check_annotators(annotators, len(index))
+    checked = check_similar(answers)
+    if not keep.all():
+        logger.info("dropped %d pair(s) of an item with itself", int((~keep).sum()))
+        if not keep.any():
+            raise PairDataError(
+                "pairs",
+                "pairs of two different items",
+                "only pairs of an item with itself",
+                "Check how i and j were read.",
+                0,
+            )
+    return PairAnswers(
+        n_items=n_items,
+        i=index[keep, 0],
+        j=index[keep, 1],
+        similar=checked[keep],
+        annotator=None if codes is None else codes[keep],
+        annotator_names=names,
+        self_pairs=int((~keep).sum()),
+    )
+
+
+def check_ids(name: str, item_ids: Collection[Any], n_items: int | None = None) -> NDArray[Any]:
+    """Ids (N,) as an object array: hashable, none missing, none twice."""
+    ids = np.empty(len(item_ids), dtype=object)
+    ids[:] = list(item_ids)
+    if n_items is not None and len(ids) != n_items:
+        raise PairDataError(
+            name, f"one id for each of the {n_items} rows of X", f"{len(ids)}", "Pass ids in the order of X."
+        )
+    for row, value in enumerate(ids.tolist()):
+        if not isinstance(value, Hashable) or value is None or value != value:
+            raise PairDataError(
+                name,
+                "hashable ids, none missing",
+                repr(value),
+                "Name every item with a string, a number or a tuple.",
+                row,
+            )
+    duplicated = pd.Series(ids).duplicated().to_numpy()
+    if duplicated.any():
+        row = first_row(duplicated)
+        raise PairDataError(name, "ids that occur once", f"{ids[row]!r} again", "Make the ids unique.", row)
+    return ids
+
+
+def look_up(pairs: ArrayLike, ids: NDArray[Any], home: str) -> Ints:
+    """Row numbers (M, 2) of pairs (M, 2) of ids, as numbered in ``ids`` (N,), which are called ``home``."""
+    ends = as_array("pairs", pairs, dtype=object)
+    if ends.ndim != 2 or ends.shape[1] != 2:
+        raise PairDataError(
+            "pairs", "shape (M, 2), two item ids per pair", f"shape {ends.shape}", "Stack the two endpoints."
+        )
+    where = {name: row for row, name in enumerate(ids.tolist())}
+    rows = np.array([[where.get(a, -1), where.get(b, -1)] for a, b in ends.tolist()], dtype=np.int64).reshape(-1, 2)
+    bad = (rows < 0).any(axis=1)
+    if bad.any():
+        row = first_row(bad)
+        lost = next(name for name in ends[row].tolist() if name not in where)
+        raise PairDataError(
+            "pairs",
+            f"ids that occur in {home}",
+            f"{lost!r}, which does not",
+            "Drop the pair, or add the item's features.",
+            row,
+        )
+    return check_pairs(rows, len(ids))
+
+
+def renumber(codes: Ints | None, names: tuple[Any, ...], known: tuple[Any, ...], n_pairs: int) -> Ints:
+    """Numbers into ``known`` (M,) for numbers into ``names`` (M,); ``len(known)`` for those not among them, or all."""
+    number = {name: r for r, name in enumerate(known)}
+    # One more entry: an annotator without a name before has none now.
+    table = np.array([*(number.get(name, len(known)) for name in names), len(known)], dtype=np.int64)
+    return np.full(n_pairs, len(known), dtype=np.int64) if codes is None else table[codes]
+
+
+def check_annotators(annotators: ArrayLike | None, n_pairs: int) -> tuple[Ints | None, tuple[Any, ...]]:
+    """Numbers (M,) into the names of the annotators, and the names; None and () where none are named."""
+    if annotators is None:
+        return None, ()
+    names = pd.Series(np.asarray(annotators).ravel() if np.asarray(annotators).ndim == 1 else [])
+    if len(names) != n_pairs:
+        raise PairDataError(
+            "annotators",
+            f"one annotator for each of the {n_pairs} pairs",
+            f"shape {np.asarray(annotators).shape}",
+            "Pass annotators with shape (M,), or leave them out.",
+        )
+    if names.isna().any():
+        raise PairDataError(
+            "annotators",
+            "no missing values",
+            "a missing one",
+            "Name every annotator, or leave annotators out.",
+            first_row(names.isna().to_numpy()),
+        )
+    codes, unique = pd.factorize(names, sort=True)
+    return codes.astype(np.int64), tuple(unique.tolist())
