@@ -14,6 +14,7 @@ PARTS = 4  # parts that K-means makes for each cluster, before answers group the
 BLEND = 0.5  # share of the discriminant coordinates in the embedding
 FOLDS = 5  # of the answers, to compare partitions by
 SHRINK = 10.0  # answers by which the rate between two clusters is shrunk to the pooled rate
+LARGEST_K = 20  # most clusters that n_clusters="auto" compares
 
 # The choice by answers about new items.
 ITEM_FOLDS = 3

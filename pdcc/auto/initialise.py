@@ -76,12 +76,23 @@ class Partitioner:
         if kind == "guided":
             runs = [kmeans(space, self.K, tries=1, seed=self.seed + t, rows=self.trial) for t in range(10)]
             return max(runs, key=lambda labels: evidence(labels, self.K, pairs))
+        return regrouped(*self._parts(space), self.K, pairs, self.seed)
+
+    def parts(self, pairs: PairData) -> tuple[Ints, Float64]:
+        """Several parts for each cluster, (N,), and their places (P, p) in the coordinates that answers point out."""
+        return self._parts(self.embed(pairs))
+
+    def _parts(self, space: Float64) -> tuple[Ints, Float64]:
         n_parts = max(self.K, min(PARTS * self.K, len(space) // PARTS))
         parts = kmeans(space, n_parts, tries=1, seed=self.seed, rows=self.trial)
-        places = centroids(space, parts, n_parts)
-        tries = [kmeans(places, self.K, tries=1, seed=self.seed + t) for t in range(GROUPINGS)]
-        counts = answer_counts(parts, n_parts, pairs)
-        return grouped(counts, tries, self.K, np.random.default_rng(self.seed))[parts]
+        return parts, centroids(space, parts, n_parts)
+
+
+def regrouped(parts: Ints, places: Float64, n_groups: int, pairs: PairData, seed: int) -> Ints:
+    """Labels (N,) of items in ``parts`` (N,), which lie at ``places`` (P, p) and which answers group into ``n_groups``."""
+    starts = [kmeans(places, n_groups, tries=1, seed=seed + t) for t in range(GROUPINGS)]
+    counts = answer_counts(parts, len(places), pairs)
+    return grouped(counts, starts, n_groups, np.random.default_rng(seed))[parts]
 
 
 def grouped(counts: Float64, starts: list[Ints], n_groups: int, rng: np.random.Generator) -> Ints:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from pdcc.arrays import Float64
 from pdcc.auto.calibration import AUTO_VOLUME
@@ -19,6 +20,21 @@ class Choice:
     index: int
     reason: str
     table: tuple[dict[str, Any], ...]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The chosen value, the sentence that says why, and what was compared.
+
+    table: one row per value: held_out_nll (nats per answer), behind_best, standard_error, stability (mean adjusted Rand index
+    between restarts), eligible, chosen. held_out: "annotators" or "items and pairs".
+    """
+
+    parameter: str
+    value: Any
+    reason: str
+    table: pd.DataFrame
+    held_out: str
 
 
 def specifications(

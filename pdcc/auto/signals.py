@@ -36,6 +36,14 @@ def partition_nll(labels: Ints, train: PairData, test: PairData) -> Float64:
     return np.asarray(-np.where(test.similar, np.log(p), np.log1p(-p)))
 
 
+def two_rate_nll(labels: Ints, train: PairData, test: PairData) -> Float64:
+    """The same where one rate within clusters and one across them are all there is: taking a cluster apart then costs."""
+    together = [labels[part.i] == labels[part.j] for part in (train, test)]
+    rates = [(train.similar[m].sum() + 0.5) / (m.sum() + 1.0) for m in (together[0], ~together[0])]
+    p = np.where(together[1], *rates)
+    return np.asarray(-np.where(test.similar, np.log(p), np.log1p(-p)))
+
+
 def constant_nll(train: PairData, test: PairData) -> Float64:
     """The same under one rate for all pairs."""
     return partition_nll(np.zeros(test.n_items, np.int64), train, test)

@@ -19,6 +19,8 @@ from tqdm.auto import tqdm
 
 from pdcc.arrays import Float64, Ints, RandomState
 from pdcc.auto.calibration import UNSTEADY
+from pdcc.auto.n_clusters import choose_n_clusters
+from pdcc.auto.rules import Selection
 from pdcc.auto.search import Preparation
 from pdcc.auto.signals import standard_error
 from pdcc.data.pairs import PairData
@@ -48,25 +50,10 @@ class PairEstimator(Protocol):
     def predict_pairs(self, X: ArrayLike, pairs: ArrayLike, annotators: ArrayLike | None = None) -> Float64: ...
 
 
-@dataclass(frozen=True)
-class Selection:
-    """The chosen value, the sentence that says why, and what was compared.
-
-    table: one row per value: held_out_nll (nats per answer), behind_best, standard_error, stability (mean adjusted Rand index
-    between restarts), eligible, chosen. held_out: "annotators" or "items and pairs".
-    """
-
-    parameter: str
-    value: Any
-    reason: str
-    table: pd.DataFrame
-    held_out: str
-
-
 def select_volume(
     X: ArrayLike,
     pairs: ArrayLike,
-    similar: ArrayLike,
+    similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
     *,
     estimator: PairEstimator,
@@ -90,7 +77,7 @@ def select_volume(
 def select_dropout(
     X: ArrayLike,
     pairs: ArrayLike,
-    similar: ArrayLike,
+    similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
     *,
     estimator: PairEstimator,
@@ -110,19 +97,26 @@ def select_dropout(
 def select_n_clusters(
     X: ArrayLike,
     pairs: ArrayLike,
-    similar: ArrayLike,
+    similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
     *,
-    estimator: PairEstimator,
-    candidates: Sequence[int] = tuple(range(2, 11)),
+    estimator: PairEstimator | None = None,
+    candidates: Sequence[int] | None = None,
     n_restarts: int = 2,
     random_state: RandomState = 0,
     progress: bool | None = None,
 ) -> Selection:
-    """The smallest number of clusters whose held-out likelihood is within one standard error of the best, restarts agreeing."""
-    for k in candidates:
+    """The smallest number of clusters whose held-out likelihood is within one standard error of the best.
+
+    Without an ``estimator``, partitions grouped by the answers are compared (from 2 to 20 clusters, or ``candidates``), at the cost
+    of a few K-means runs. With one, it is fitted ``n_restarts`` times for each of ``candidates`` (2 to 10), and restarts must agree too.
+    """
+    for k in candidates or ():
         check_count("candidates", k, 2)
-    order = sorted(int(k) for k in candidates)
+    if estimator is None:
+        data = PairData.from_arrays(X, pairs, similar, annotators)
+        return choose_n_clusters(data, candidates, seed=seed_of(random_state))
+    order = sorted(int(k) for k in candidates or range(2, 11))
     found = _compare(X, pairs, similar, annotators, estimator, "n_clusters", order, n_restarts, random_state, progress)
     return _judge(found, "n_clusters", prefer=min, words="the fewest clusters")
 
@@ -139,7 +133,7 @@ class _Compared:
 
 
 def _compare(
-    X: ArrayLike, pairs: ArrayLike, similar: ArrayLike, annotators: ArrayLike | None, estimator: PairEstimator,
+    X: ArrayLike, pairs: ArrayLike, similar: ArrayLike | None, annotators: ArrayLike | None, estimator: PairEstimator,
     parameter: str, values: list[Any], n_restarts: int, random_state: RandomState, progress: bool | None,
 ) -> _Compared:  # fmt: skip
     data = PairData.from_arrays(X, pairs, similar, annotators)
