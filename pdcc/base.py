@@ -11,6 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from pdcc.arrays import Features, Float64, Floats, Ints, RandomState
+from pdcc.auto.n_clusters import choose_n_clusters
+from pdcc.auto.rules import Selection
 from pdcc.auto.search import Preparation, prepare, search
 from pdcc.data.answers import PairAnswers, as_answers, check_annotators, pair_rows, renumber
 from pdcc.data.pairs import PairData
@@ -39,17 +41,20 @@ VANILLA: dict[str, Any] = {"confusion": "none", "volume": 0.0, "confusion_lr": 1
 class PairEstimator(MembershipOutput, PairInput):
     """Fit, predict, save and load; what comes after a fit is handed on. Parameters are the subclasses'."""
 
-    n_clusters: int
+    n_clusters: int | str
+    selection_: Selection | None
     network: Network | None
     random_state: RandomState
     device: Any
     progress: bool | None
 
-    def config(self, seed: int) -> TrainConfig:
-        """The parameters as training takes them, checked."""
+    def config(self, seed: int, n_clusters: int | None = None) -> TrainConfig:
+        """The parameters as training takes them, checked; ``n_clusters``: what "auto" came to."""
         params = {k: v.item() if isinstance(v, np.generic) else v for k, v in {**VANILLA, **self.get_params()}.items()}
         if isinstance(params["confusion"], nn.Module):
             params["confusion"] = OWN
+        if params["n_clusters"] == "auto":
+            params["n_clusters"] = 2 if n_clusters is None else n_clusters
         return TrainConfig(seed=seed, **{k: v for k, v in params.items() if k in TrainConfig.__dataclass_fields__})
 
     def own_parts(self) -> OwnParts:
@@ -59,7 +64,12 @@ class PairEstimator(MembershipOutput, PairInput):
 
     def check(self, n_items: int) -> None:
         """Raise for the first parameter that a fit to ``n_items`` items could not use."""
-        check_n_clusters(self.n_clusters, n_items)
+        if not isinstance(self.n_clusters, str):
+            check_n_clusters(self.n_clusters, n_items)
+        elif self.n_clusters != "auto":
+            raise TypeError(
+                f'n_clusters: expected a whole number or "auto", found {self.n_clusters!r}. Pass one of these.'
+            )
         confusion = self.get_params().get("confusion", "none")
         if not isinstance(confusion, nn.Module):  # "own" stands for a module, and is no choice by itself
             if not isinstance(confusion, str) or confusion not in ("auto", *CONFUSIONS):
@@ -94,8 +104,8 @@ class PairEstimator(MembershipOutput, PairInput):
         ``prepared``: what ``prepare`` returned for an estimator that differs in nothing a start depends on.
         """
         self.check(data.n_items)
-        config, device = self.config(seed_of(self.random_state)), check_device(self.device)
-        progress = show_progress(self.progress)
+        device, progress = check_device(self.device), show_progress(self.progress)
+        config = self._config_for(data)
         own = self.own_parts()
         fitted = search(data, config, device, own=own, prepared=prepared, progress=progress, checkpoints=checkpoints)
         self._keep_names(data)
@@ -105,12 +115,22 @@ class PairEstimator(MembershipOutput, PairInput):
     def prepare(self, data: PairData) -> Preparation:
         """The split, the scalings and the partitions that ``fit_data`` would set out from."""
         self.check(data.n_items)
-        return prepare(data, self.config(seed_of(self.random_state)), check_device(self.device))
+        return prepare(data, self._config_for(data), check_device(self.device))
+
+    def _config_for(self, data: PairData) -> TrainConfig:
+        """The configuration, with the number of clusters chosen from the data where it is "auto"."""
+        config = self.config(seed_of(self.random_state))
+        self.selection_ = None
+        if self.n_clusters == "auto":
+            self.selection_ = choose_n_clusters(data, scale=config.scale, seed=config.seed)
+            config = self.config(config.seed, self.selection_.value)
+        return config
 
     def _adopt(self, fitted: Fitted, memberships: Float64) -> None:
         """Take a fit as this estimator's, and memberships (N, K) of the items fitted on."""
         self.fitted_ = fitted
         self.n_features_in_ = math.prod(fitted.item_shape)
+        self.n_clusters_ = fitted.config.n_clusters
         self.model_, self.guide_ = fitted.model, fitted.guide
         self.report_, self.history_ = fitted.report, fitted.history
         self.status_, self.message_ = fitted.status, fitted.message

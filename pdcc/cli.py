@@ -73,7 +73,7 @@ def fit(
             help="Answers: .csv or .parquet with columns i, j, similar (0/1, -1/1 or true/false) and optionally annotator."
         ),
     ],
-    clusters: Annotated[int, typer.Option("--clusters", "-k", help="Number of clusters.")],
+    clusters: Annotated[str, typer.Option("--clusters", "-k", help="Number of clusters, or auto.")],
     output: Run,
     seed: Seed = 0,
     epochs: Annotated[str, typer.Option(help="At most this many passes over the pairs: auto or a number.")] = "auto",
@@ -99,7 +99,7 @@ def fit(
     from pdcc.storage import run as runs
 
     params: dict[str, Any] = {
-        "n_clusters": clusters, "random_state": seed, "epochs": _number_or_auto("epochs", epochs, int), "confusion": confusion, "volume": _number_or_auto("volume", volume),
+        "n_clusters": _number_or_auto("clusters", clusters, int), "random_state": seed, "epochs": _number_or_auto("epochs", epochs, int), "confusion": confusion, "volume": _number_or_auto("volume", volume),
         "scale": None if scale == "none" else scale, "init": init, "n_init": n_init, "device": device,
     }  # fmt: skip
     estimator = VolMaxDCC(**params)
@@ -112,6 +112,9 @@ def fit(
     estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
     runs.finish(output, *estimator.described(), data, source)
     named = "" if id_column is None else f" --id-column {id_column}"
+    if estimator.selection_ is not None:
+        typer.echo(estimator.selection_.reason)
+    typer.echo(str(estimator.report_))
     typer.echo(
         f"{len(data)} answers about {data.n_items} items ({data.self_pairs} self-pairs dropped). {estimator.message_}"
     )

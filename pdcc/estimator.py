@@ -15,7 +15,7 @@ from pdcc.base import PairEstimator
 from pdcc.data.columns import in_fitted_order
 from pdcc.data.pairs import PairData
 from pdcc.training import Network, Oracle
-from pdcc.validation import check_device, check_features, seed_of, show_progress
+from pdcc.validation import check_device, check_features, show_progress
 
 
 class VolMaxDCC(PairEstimator):
@@ -29,7 +29,8 @@ class VolMaxDCC(PairEstimator):
     Cluster numbers are arbitrary; ``pdcc.metrics.align`` matches two solutions.
 
     Args:
-        n_clusters: K.
+        n_clusters: K, or "auto": the fewest clusters that predict held-out answers as well as any, see ``select_n_clusters``; the
+            table is in ``selection_``, the number in ``n_clusters_``.
         confusion: "none" (A = I), "sigmoid" (a free, symmetric B), "sigmoid-paper" (the paper's own, not symmetric), "stochastic"
             (B = A'A), "per-annotator" (the same with an A_r for each annotator, drawn around a shared one), "auto", or a module of
             your own whose ``forward()`` or ``forward(batch)`` returns B, (K, K), or one for each pair of the batch, (b, K, K);
@@ -86,7 +87,7 @@ class VolMaxDCC(PairEstimator):
 
     def __init__(
         self,
-        n_clusters: int = 10,
+        n_clusters: int | str = 10,
         *,
         confusion: str | nn.Module = "auto",
         volume: float | str = "auto",
@@ -173,7 +174,7 @@ class OracleVolMaxDCC(VolMaxDCC):
 
     def __init__(
         self,
-        n_clusters: int = 10,
+        n_clusters: int | str = 10,
         *,
         oracle: tuple[ArrayLike, ArrayLike],
         volumes: tuple[float, ...] = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1),
@@ -194,7 +195,7 @@ class OracleVolMaxDCC(VolMaxDCC):
         features = check_features(known, item_shape=tuple(data.features.shape[1:]), any_shape=True)
         oracle = Oracle(features, np.asarray(self.oracle[1]))
         device, progress = check_device(self.device), show_progress(self.progress)
-        config, own = self.config(seed_of(self.random_state)), self.own_parts()
+        config, own = self._config_for(data), self.own_parts()
         fits = [
             search(
                 data,
@@ -228,7 +229,7 @@ class VanillaDCC(PairEstimator):
 
     def __init__(
         self,
-        n_clusters: int = 10,
+        n_clusters: int | str = 10,
         *,
         partition_weight: float = 0.0,
         network: Network | None = None,

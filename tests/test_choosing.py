@@ -7,7 +7,7 @@ import pytest
 import torch
 from helpers import make_blobs
 
-from pdcc import PairData, VanillaDCC, VolMaxDCC, metrics
+from pdcc import PairData, VanillaDCC, VolMaxDCC, metrics, select_n_clusters
 from pdcc.annotators import answer_by_labels, answer_through, draw_pairs
 from pdcc.auto.calibration import AUTO_VOLUME, FEWEST_NEW
 from pdcc.auto.initialise import Partitioner, grouped, make_start
@@ -330,3 +330,20 @@ def test_partition_rates_and_the_constant():
     assert rate == pytest.approx(-p * np.log(p) - (1 - p) * np.log1p(-p), abs=1e-3)
     assert partition_nll(y, data, data).mean() < rate - 0.1
     assert FEWEST_NEW > 0
+
+
+def test_the_number_of_clusters_is_found_from_the_answers(tmp_path):
+    blobs = make_blobs(n=200, n_pairs=1200, flip=0.05, seed=2)
+    given = blobs.X, blobs.answers.pairs, blobs.answers.similar
+    found = select_n_clusters(*given)
+    assert found.value == 3
+    assert found.table["n_clusters"].tolist() == list(range(2, 13))
+    assert found.table.set_index("n_clusters").loc[2, "held_out_nll"] > found.table["held_out_nll"].min() + 0.05
+    est = VolMaxDCC("auto", hidden=(16,), epochs=3, random_state=0).fit(*given)
+    assert est.n_clusters_ == 3
+    assert est.memberships_.shape == (200, 3)
+    assert "Chose 3 clusters" in est.selection_.reason
+    est.save(tmp_path / "run")
+    np.testing.assert_array_equal(VolMaxDCC.load(tmp_path / "run").predict(blobs.X), est.labels_)
+    with pytest.raises(TypeError, match="n_clusters"):
+        VolMaxDCC("many").fit(*given)

@@ -141,7 +141,7 @@ def search(
         reason=plan.reason,
         useful=useful,
     )
-    logger.info(str(report))
+    logger.debug(str(report))
     status = FitStatus.NOT_USEFUL if useful.trouble else best.result.status
     return Fitted(
         model=best.model.eval(),

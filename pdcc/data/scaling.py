@@ -77,7 +77,8 @@ class Scaler:
         flat = X.reshape(len(X), -1)
         out = np.empty(flat.shape, np.float32)
         if self.kind is None:
-            out[:] = flat
+            with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused later
+                out[:] = flat
             return out.reshape(X.shape)
         for begin in range(0, len(flat), ROWS_AT_ONCE):
             rows = slice(begin, begin + ROWS_AT_ONCE)
