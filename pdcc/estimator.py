@@ -31,25 +31,25 @@ class VolMaxDCC(PairEstimator):
     Args:
         n_clusters: K, or "auto": the fewest clusters that predict held-out answers as well as any, see ``select_n_clusters``; the
             table is in ``selection_``, the number in ``n_clusters_``.
-        confusion: "none" (A = I), "sigmoid" (a free, symmetric B), "sigmoid-paper" (the paper's own, not symmetric), "stochastic"
+        confusion: "none" (A = I), "rates" (two rates of "similar", within clusters and across them), "pooled" (a rate for every two
+            clusters, drawn around those two), "sigmoid" (a free, symmetric B), "sigmoid-paper" (the paper's own, not symmetric), "stochastic"
             (B = A'A), "per-annotator" (the same with an A_r for each annotator, drawn around a shared one), "auto", or a module of
             your own whose ``forward()`` or ``forward(batch)`` returns B, (K, K), or one for each pair of the batch, (b, K, K);
             ``batch.annotator`` numbers the annotators from 0 in sorted order, and those never seen by how many there are.
         volume: lambda, weight of the volume term, or "auto".
-        partition_weight: weight of a K-means partition's labels as one more noisy annotator; 0 leaves them out. "auto" lets in
-            plain K-means where it is stable under resampling and what the answers are about, if answers are transitive within
-            each annotator (M of them then weigh less than M independent ones), or if k-NN label agreement falls without it.
+        partition_weight: weight of the start's labels as one more noisy annotator; 0 leaves them out.
         network: None (a perceptron), or a torch module of your own from a batch of items to n_clusters logits, or a function that
             makes one; X may then have any shape with items first. A module is trained on as it comes; a function makes a fresh
             net for every start.
         hidden: widths of the perceptron's hidden layers.
         dropout: probability of dropping a hidden unit while training.
-        scale: None, "unit" (rows to length 1), "standard" (columns to mean 0, deviation 1) or "auto".
-        init: "pairs" (K-means in directions the answers point out, or plain, whichever predicts held-out answers
-            better), "kmeans" or "random".
+        scale: None, "unit" (centred rows of one length), "standard" (columns to mean 0, deviation 1) or "auto".
+        init: "pairs" (K-means, plain, in directions the answers point out, or into parts that answers group, whichever predicts
+            answers best), "kmeans" or "random".
         n_init: restarts of the chosen setting; the one that predicts held-out answers best is kept (with nothing held
             out: the answers it was fitted to).
-        epochs: at most this many passes over the pairs; "auto": 60, or more (and more patience) where answers are few.
+        epochs: at most this many passes over the pairs, the best by held-out answers; "auto": as many as predict answers about new
+            items best.
         patience: stop after this many epochs without better held-out answers; None: never.
         batch_size: pairs per step.
         lr, confusion_lr: learning rates of the net and of the confusion.

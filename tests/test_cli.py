@@ -234,8 +234,9 @@ def test_debug_shows_the_traceback(files):
 
 
 def test_demo_prints_the_table_and_leaves_a_run(tmp_path, capsys, monkeypatch):
-    for name, value in {"N_PAIRS": 400, "EPOCHS": 3, "DRAWS": 5, "RESTARTS": 2}.items():
+    for name, value in {"N_PAIRS": 400, "DRAWS": 5, "RESTARTS": 2}.items():
         monkeypatch.setattr(f"pdcc.experiments.demo.{name}", value)
+    monkeypatch.setattr("pdcc.training.EPOCHS", 3)
     assert pdcc("-q", "demo", "-o", tmp_path / "demo") == 0
     out = capsys.readouterr().out
     assert "400 pairs" in out
