@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pdcc import datasets, metrics
-    from pdcc.auto.sweep import Selection, select_dropout, select_n_clusters, select_volume
+    from pdcc.auto.rules import Selection
+    from pdcc.auto.sweep import select_dropout, select_n_clusters, select_volume
     from pdcc.data.answers import PairAnswers
     from pdcc.data.pairs import PairData
     from pdcc.errors import ArtifactError, PairDataError
@@ -23,7 +24,7 @@ _HOMES = {
     "PairData": "pdcc.data.pairs",
     "PairDataError": "pdcc.errors",
     "SSCResult": "pdcc.identifiability.ssc",
-    "Selection": "pdcc.auto.sweep",
+    "Selection": "pdcc.auto.rules",
     "VanillaDCC": "pdcc.estimator",
     "VolMaxDCC": "pdcc.estimator",
     "check_ssc": "pdcc.identifiability.ssc",

@@ -19,7 +19,7 @@ from pdcc.validation import check_matrix, check_memberships
 if TYPE_CHECKING:  # matplotlib takes half a second to import: only when something is drawn
     from matplotlib.axes import Axes
 
-    from pdcc.auto.sweep import Selection
+    from pdcc.auto.rules import Selection
     from pdcc.identifiability.learning_curve import PairsForScore
 
 # Paul Tol's "bright" scheme: distinct under the common kinds of colour blindness.
