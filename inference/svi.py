@@ -132,7 +132,10 @@ def fit(
         if checkpoint is not None:
             save_checkpoint(run, checkpoint, mark)
     status, message = run.outcome
-    (logger.warning if status is FitStatus.DIVERGED else logger.info)("%s: %s", label, message)
+    say = (
+        logger.debug if config.least_gain > 0 else logger.info
+    )  # one of many that are compared: of no interest by itself
+    (logger.warning if status is FitStatus.DIVERGED else say)("%s: %s", label, message)
     return FitResult(status, message, run.best_held_out, run.best_epoch, run.history, resumed_at, run.start_held_out)
 
 
