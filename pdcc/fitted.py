@@ -91,6 +91,10 @@ class FitReport:
             tried = " ".join(self.useful.trouble) or str(self.useful.fell_back)
         elif self.useful.held_out is None:
             tried = "To judge it, hold answers out: validation_fraction=0.1."
+        elif self.useful.constant is not None and self.useful.held_out >= self.useful.constant:
+            tried = (
+                "One rate for all pairs predicts held-out answers as well: ask more pairs before trusting any of it."
+            )
         elif self.useful.kmeans is not None and self.useful.held_out > self.useful.kmeans:
             tried = "Plain K-means predicts held-out answers as well: ask more pairs before trusting more than it."
         return f"{self.start}; {self.chosen}: {self.reason}.\n{self.useful}\n{tried}"

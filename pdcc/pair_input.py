@@ -1,5 +1,6 @@
 """What every estimator of features and answered pairs has of scikit-learn's: its input, its score, and memberships as features."""
 
+from abc import abstractmethod
 from typing import Any, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.sparse = True
         return tags
 
+    @abstractmethod
     def fit(
         self,
         X: Features,
@@ -36,7 +38,6 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         annotators: ArrayLike | None = None,
     ) -> Self:
         """Fit to features and answers."""
-        raise NotImplementedError
 
     def fit_predict(
         self,
@@ -64,13 +65,13 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         data = self._checked(X, pairs, similar, annotators, both_kinds=False)
         return -float(self._nll(data).mean())
 
+    @abstractmethod
     def _nll(self, data: PairData) -> Float64:
         """Negative log-likelihood (M,) of each answer about new items."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _features(self, X: Features) -> Floats:
         """Checked features of items like the fitted ones."""
-        raise NotImplementedError
 
     def _checked(
         self,

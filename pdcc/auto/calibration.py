@@ -1,7 +1,7 @@
 """Every constant that decides something in "auto", and what it was set on.
 
 Set while looking at accuracies on simulated answers about wine, iris, satellite and digits, and at single runs of labelme and cifar10n with
-human answers: results on those are not independent of them. Breast cancer and vowel were only looked at afterwards; the
+human answers: results on those are not independent of them. Breast cancer, vowel and dna were looked at once, to see that two rates train; the
 bank (docs/benchmark.md) has not been measured yet. No label is used when they are applied.
 """
 
