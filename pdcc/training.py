@@ -30,7 +30,7 @@ RESTART_STRIDE = 7919
 # "auto" epochs: this many, or up to LONGEST times as many (and as much patience), until they make FEWEST_STEPS steps.
 EPOCHS, FEWEST_STEPS, LONGEST = 60, 2500, 3
 # While settings are compared, nats per held-out answer below which an epoch is no better than another.
-LEAST_GAIN = 1e-3
+LEAST_GAIN = 1e-2
 
 
 # Pyro's parameter store goes by name: every model built here has one of its own, so that two never share parameters.

@@ -16,6 +16,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from pdcc import ArtifactError, PairDataError, VanillaDCC, VolMaxDCC, metrics
+from pdcc.auto.initialise import STARTS, name_of
 from pdcc.inference import PairTensors
 from pdcc.storage.model import load_run, save_run
 
@@ -99,9 +100,9 @@ def test_auto_says_what_it_chose_and_why(noisy_blobs):
     assert told["held_out"] == "pairs"
     assert told["n_held_out"] == 60
     rows = [row["setting"] for row in told["compared"]]
-    assert rows[:3] == [f"standard scale, {kind} K-means" for kind in ("plain", "guided", "grouped")]
-    assert [row.split(",")[0] for row in rows[3:]] == ["confusion pooled", "confusion rates"]
-    assert min(told["compared"][3:], key=lambda row: row["nll"])["behind_best"] == 0
+    assert rows[: len(STARTS)] == [f"standard scale, {name_of(kind)}" for kind in STARTS]
+    assert [row.split(",")[0] for row in rows[len(STARTS) :]] == ["confusion pooled", "confusion rates"]
+    assert min(told["compared"][len(STARTS) :], key=lambda row: row["nll"])["behind_best"] == 0
     assert str(est.report_.chosen) in told["reason"]
     assert told["start"] in rows
     assert told["n_new"] > 0

@@ -2,9 +2,10 @@
 
 K-means knows nothing of the answers. The answers, in turn, point out the directions in which clusters differ:
 for whitened features z, the average of (y - mean y) z_i z_j' has the span of the class means as its leading
-eigenvectors, whatever the noise (noise only shrinks the eigenvalues). Three partitions are compared: plain K-means;
+eigenvectors, whatever the noise (noise only shrinks the eigenvalues). Compared are plain K-means;
 K-means in a blend of the plain and the discriminant coordinates ("guided"); and, in the same coordinates, K-means into several
-times as many parts, which the answers between them group into clusters ("grouped"). No label is ever seen.
+times as many parts, which the answers between them group into clusters ("grouped"). From each of them, a mixture of Gaussians
+whose clusters also explain the answers sets out, with one shape for all clusters or one for each. No label is ever seen.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from pdcc.arrays import Float32, Float64, Floats, Ints
 from pdcc.auto.calibration import BLEND, COMPONENTS, FOLDS, PARTS, TRIAL_ITEMS
+from pdcc.auto.mixture import mixture
 from pdcc.auto.rules import choose
 from pdcc.auto.signals import answer_counts, evidence, partition_nll
 from pdcc.data.pairs import PairData
@@ -24,7 +26,8 @@ from pdcc.data.scaling import SCALES, Scaler
 from pdcc.data.splits import folds as folds_of
 from pdcc.partition.kmeans import centroids, enough_tries, kmeans
 
-STARTS = ("plain", "guided", "grouped")
+PARTITIONS, SHAPES = ("plain", "guided", "grouped"), ("one shape", "own shapes")
+STARTS = tuple(kind for base in PARTITIONS for kind in (base, *(f"{base}, {shape}" for shape in SHAPES)))
 # Components with less than this share of the largest deviation are rounding.
 NEGLIGIBLE = 1e-6
 # Sweeps of single moves between two updates of the rates, and groupings tried.
@@ -70,13 +73,28 @@ class Partitioner:
 
     def make(self, kind: str, pairs: PairData) -> Ints:
         """Labels (N,) of one of ``STARTS``."""
-        if kind == "plain":
+        base, _, shape = kind.partition(", ")
+        labels = self._partition(base, pairs)
+        return self._mixed(labels, shape, pairs) if shape else labels
+
+    def make_all(self, pairs: PairData) -> dict[str, Ints]:
+        """The labels (N,) of all of ``STARTS``."""
+        made = {base: self._partition(base, pairs) for base in PARTITIONS}
+        mixed = {f"{base}, {shape}": self._mixed(made[base], shape, pairs) for base in PARTITIONS for shape in SHAPES}
+        return {kind: (made | mixed)[kind] for kind in STARTS}
+
+    def _partition(self, base: str, pairs: PairData) -> Ints:
+        if base == "plain":
             return self.unmoved
         space = self.embed(pairs)
-        if kind == "guided":
+        if base == "guided":
             runs = [kmeans(space, self.K, tries=1, seed=self.seed + t, rows=self.trial) for t in range(10)]
-            return max(runs, key=lambda labels: evidence(labels, self.K, pairs))
+            return max(runs, key=lambda labels: evidence(labels, pairs))
         return regrouped(*self._parts(space), self.K, pairs, self.seed)
+
+    def _mixed(self, labels: Ints, shape: str, pairs: PairData) -> Ints:
+        rng = np.random.default_rng(self.seed)
+        return mixture(self.components, labels, self.K, pairs, own_shapes=shape == SHAPES[1], rng=rng)
 
     def parts(self, pairs: PairData) -> tuple[Ints, Float64]:
         """Several parts for each cluster, (N,), and their places (P, p) in the coordinates that answers point out."""
@@ -158,7 +176,13 @@ class Start:
     @property
     def name(self) -> str:
         """For people."""
-        return f"{self.kind} K-means"
+        return name_of(self.kind)
+
+
+def name_of(kind: str) -> str:
+    """One of ``STARTS``, for people."""
+    base, _, shape = kind.partition(", ")
+    return f"mixture ({shape}) from {base} K-means" if shape else f"{base} K-means"
 
 
 def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
@@ -169,11 +193,12 @@ def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
     if init == "kmeans":
         return Start("plain", way.unmoved, way.unmoved, None, ())
     folds = folds_of(shown, FOLDS, way.seed)
+    made = [way.make_all(train) for train, _ in folds]
     nll = {
-        kind: np.concatenate([partition_nll(way.make(kind, train), train, test) for train, test in folds])
+        kind: np.concatenate([partition_nll(labels[kind], *fold) for labels, fold in zip(made, folds, strict=True)])
         for kind in STARTS
     }
-    choice = choose([f"{kind} K-means" for kind in STARTS], list(nll.values()), errors_allowed=0.0)
+    choice = choose([name_of(kind) for kind in STARTS], list(nll.values()), errors_allowed=0.0)
     kind = STARTS[choice.index]
     return Start(kind, way.make(kind, shown), way.unmoved, nll[kind], choice.table)
 

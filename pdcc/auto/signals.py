@@ -49,10 +49,11 @@ def constant_nll(train: PairData, test: PairData) -> Float64:
     return partition_nll(np.zeros(test.n_items, np.int64), train, test)
 
 
-def evidence(labels: Ints, n_labels: int, pairs: PairData) -> float:
-    """Log marginal likelihood of the answers if the partition is right: a uniform prior on every B[k, l]."""
-    similar, different = answer_counts(labels, n_labels, pairs)
-    return float(np.triu(betaln(similar + 1.0, different + 1.0)).sum())
+def evidence(labels: Ints, pairs: PairData) -> float:
+    """Log marginal likelihood of the answers if the partition is right: a uniform prior on the rate within clusters, and on that across."""
+    together = labels[pairs.i] == labels[pairs.j]
+    rows = [pairs.similar[m].astype(bool) for m in (together, ~together)]
+    return float(sum(betaln(r.sum() + 1.0, (~r).sum() + 1.0) for r in rows))
 
 
 def standard_error(difference: Float64, groups: Ints | None) -> float:

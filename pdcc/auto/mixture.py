@@ -1,0 +1,109 @@
+"""Gaussian mixture of the features whose clusters also explain the answers: what few answers and many items say together.
+
+z_i | c_i = k ~ Normal(mean_k, covariance_k), and an answer is "same" with one rate within clusters and another across them. Fitted by
+mean-field EM from given labels. Affine changes of the features change nothing but rounding: the metric is learned, not given.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
+from threadpoolctl import threadpool_limits
+
+from pdcc.arrays import Float64, Ints
+from pdcc.auto.calibration import TRIAL_ITEMS
+from pdcc.data.pairs import PairData
+
+# Rounds of EM, rounds of messages between answered items in each, and the mean change of a membership that ends it.
+ROUNDS, MESSAGES, SETTLED = 25, 3, 1e-3
+
+
+def mixture(
+    Z: Float64, labels: Ints, n_clusters: int, pairs: PairData, *, own_shapes: bool, rng: np.random.Generator
+) -> Ints:
+    """Labels (N,) of items at ``Z`` (N, p) by the fitted mixture alone: an item's own answers shape the clusters, never its label.
+
+    One covariance for all clusters, or with ``own_shapes`` one for each. Covariances are drawn to the common one, and that to
+    the one of all items, by as many items as there are dimensions.
+    """
+    rows, i, j, similar = _some(pairs, len(Z), rng)
+    some = Z[rows]
+    whole = np.cov(some.T, bias=True).reshape(Z.shape[1], -1)
+    R = np.full((len(some), n_clusters), 0.1 / n_clusters)
+    R[np.arange(len(some)), labels[rows]] += 0.9
+    same, different = (_links(i[kept], j[kept], len(some)) for kept in (similar, ~similar))
+    with threadpool_limits(limits=1):
+        for _ in range(ROUNDS):
+            clusters = _clusters(some, R, whole, own_shapes)
+            by_features = _log_joint(some, clusters)
+            within, across = _rates((R[i] * R[j]).sum(axis=1), similar)
+            if within <= across:  # answers say nothing, or less
+                within = across
+            by_same, by_different = np.log(within / across), np.log((1 - within) / (1 - across))
+            before = R
+            for _ in range(MESSAGES):
+                R = (R + _softmax(by_features + by_same * (same @ R) + by_different * (different @ R))) / 2
+            if np.abs(R - before).mean() < SETTLED / n_clusters:
+                break
+        return np.asarray(_log_joint(Z, clusters).argmax(axis=1))
+
+
+Cluster = tuple[
+    float, Float64, Float64
+]  # log p(k) less half the log-determinant, the mean (p,), what makes it round (p, p)
+
+
+def _clusters(Z: Float64, R: Float64, whole: Float64, own_shapes: bool) -> list[Cluster]:
+    """What memberships ``R`` (N, K) say of each cluster."""
+    n_items, p = Z.shape
+    n = R.sum(axis=0) + np.finfo(np.float64).tiny
+    means = (R.T @ Z) / n[:, None]
+    common = (Z.T @ Z - (means.T * n) @ means + p * whole) / (n_items + p)
+    whitener, half = _whitening(common)
+    found = []
+    for k, mean in enumerate(means):
+        if own_shapes:
+            second = (Z * R[:, k, None]).T @ Z - n[k] * np.outer(mean, mean)
+            whitener, half = _whitening((second + p * common) / (n[k] + p))
+        found.append((float(np.log((n[k] + 1) / (n_items + len(n)))) - half, mean, whitener))
+    return found
+
+
+def _log_joint(Z: Float64, clusters: list[Cluster]) -> Float64:
+    """log p(k) + log p(z | k), (N, K), up to a constant."""
+    return np.column_stack([
+        constant - 0.5 * ((Z @ whitener - mean @ whitener) ** 2).sum(axis=1) for constant, mean, whitener in clusters
+    ])  # fmt: skip
+
+
+def _whitening(covariance: Float64) -> tuple[Float64, float]:
+    """The matrix (p, p) that makes it the identity, and half its log-determinant."""
+    factor = np.linalg.cholesky(covariance)
+    return np.linalg.inv(factor).T, float(np.log(np.diag(factor)).sum())
+
+
+def _rates(together: Float64, similar: NDArray[np.bool_]) -> tuple[float, float]:
+    """How often answers say "same" within clusters, and across them; ``together`` (M,): the probability of the first."""
+    rates = [(w[similar].sum() + 0.5) / (w.sum() + 1.0) for w in (together, 1 - together)]
+    return float(rates[0]), float(rates[1])
+
+
+def _some(pairs: PairData, n_items: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints, NDArray[np.bool_]]:
+    """Items to fit to, and the answers among them: their places in those items, and whether they say "same"."""
+    similar = pairs.similar.astype(bool)
+    if n_items <= TRIAL_ITEMS:
+        return np.arange(n_items), pairs.i, pairs.j, similar
+    drawn = rng.permutation(len(pairs))[: TRIAL_ITEMS // 2]
+    others = rng.choice(n_items, TRIAL_ITEMS - 2 * len(drawn), replace=False)
+    rows = np.unique(np.r_[pairs.i[drawn], pairs.j[drawn], others])
+    known = np.isin(pairs.i, rows) & np.isin(pairs.j, rows)
+    return rows, np.searchsorted(rows, pairs.i[known]), np.searchsorted(rows, pairs.j[known]), similar[known]
+
+
+def _links(i: Ints, j: Ints, n_items: int) -> csr_matrix:
+    """How many answers link two items, (N, N), symmetric."""
+    return csr_matrix((np.ones(2 * len(i)), (np.r_[i, j], np.r_[j, i])), shape=(n_items, n_items))
+
+
+def _softmax(logits: Float64) -> Float64:
+    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
