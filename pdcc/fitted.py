@@ -31,7 +31,7 @@ class Usefulness:
 
     held_out, constant, kmeans: nats per held-out answer of the fit, of one rate for all pairs, of plain K-means; None where
     nothing was held out or no K-means was made. sizes: items per cluster. trouble: what is wrong, a sentence each; empty if
-    nothing is. fell_back: why a partition was kept instead of what was trained, or None.
+    nothing is. fell_back: why something else was kept than what was trained first, or None.
     """
 
     held_out: float | None

@@ -348,14 +348,15 @@ def test_columns_of_other_units_change_nothing_and_embeddings_may_be_unit_rows()
     assert metrics.acc(y, narrow.labels_) > 0.95
 
 
-def test_a_useless_fit_says_so_and_falls_back(caplog, monkeypatch):
-    """A net that puts all items into one cluster: what is returned is a partition with no empty cluster, and a warning."""
+@pytest.mark.parametrize("every", [False, True], ids=["another way works", "only the start works"])
+def test_a_useless_fit_says_so_and_falls_back(caplog, monkeypatch, every):
+    """A net that puts all items into one cluster: what is returned has no empty cluster, by another specification or as a partition."""
     blobs = make_blobs(n=120, n_pairs=500, seed=1)
     real = Trainer.train
 
     def ruined(self, *args, **options):
         trial = real(self, *args, **options)
-        if args[4] == "fit":
+        if args[4] == "fit" or (every and args[4] == "another way" and options["exactly"] != 0):
             with torch.no_grad():
                 list(trial.model.membership.parameters())[-1].copy_(torch.tensor([1e3, 0.0, 0.0]))
         return trial
@@ -366,11 +367,13 @@ def test_a_useless_fit_says_so_and_falls_back(caplog, monkeypatch):
             blobs.X, blobs.answers.pairs, blobs.answers.similar
         )
     assert est.report_.useful.fell_back is not None
-    assert "Fell back" in caplog.text
+    words = "Fell back to" if every else "Trained with confusion"
+    assert words in caplog.text
     assert np.bincount(est.labels_, minlength=3).min() > 0
     assert metrics.acc(blobs.y, est.labels_) > 0.9
     assert est.report_.useful.held_out < est.report_.useful.constant
-    assert "Fell back" in str(est.report_)
+    assert words in str(est.report_)
+    assert (len(est.history_) == 0) == every
 
 
 def test_answers_that_mean_nothing_are_not_called_converged(caplog):

@@ -65,13 +65,17 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained in the end. epochs: how many; None: until held-out answers stop improving. compared: rows of the report."""
+    """What is trained in the end. epochs: how many; None: until held-out answers stop improving. compared: rows of the report.
+
+    others: further specifications and their epochs, should nothing useful come of the first.
+    """
 
     route: Route
     spec: Specification
     epochs: int | None
     compared: tuple[dict[str, Any], ...]
     reason: str
+    others: tuple[tuple[Specification, int | None], ...] = ()
 
 
 def prepare(data: PairData, config: TrainConfig, device: torch.device) -> Preparation:
@@ -230,6 +234,11 @@ def _plan(run: Runner, at: Preparation, options: list[Specification]) -> Plan:
         every[by_option.index][1] if automatic else None,
         (*_rows(at.routes), *(row for choice in choices for row in choice.table)),
         "; ".join(choice.reason for choice in choices) or "as asked for",
+        tuple(
+            (s, n if automatic else None)
+            for s, (_, n) in zip(options, every, strict=True)
+            if s != options[by_option.index]
+        ),
     )
 
 
@@ -259,24 +268,25 @@ def _score(trial: Trial) -> float:
 def _useful(
     run: Runner, plan: Plan, best: Trial, shown: PairData, held: PairData | None
 ) -> tuple[Trial, Plan, Usefulness]:
-    """Look at what came of it; where it is of no use, keep a partition instead: the start's, or else plain K-means."""
-    found = _look(best, plan, shown, held)
-    if not found.trouble or plan.route.start is None:
-        for line in found.trouble:
-            logger.warning(line)
-        return best, plan, found
-    start, was = plan.route.start, found
-    asked = run.config.confusion != "auto"
-    simplest = plan.spec if asked else replace(plan.spec, confusion="rates", volume=0.0)
-    unsupervised = replace(start, kind="plain", labels=start.plain)
-    for other in (start, unsupervised):
-        kept = replace(plan, route=replace(plan.route, start=other), spec=simplest, epochs=0)
-        trial = run.train(kept, shown, held, f"keep {other.name}")
-        found = _look(trial, kept, shown, held)
+    """Look at what came of it; where it is of no use, train another way, or else keep a partition: the start's, or plain K-means."""
+    was = _look(best, plan, shown, held)
+    start = plan.route.start
+    if not was.trouble:
+        return best, plan, was
+    ways = [(replace(plan, spec=spec, epochs=epochs), f"Trained with {spec} instead.") for spec, epochs in plan.others]
+    if start is not None:
+        asked = run.config.confusion != "auto"
+        simplest = plan.spec if asked else replace(plan.spec, confusion="rates", volume=0.0)
+        for other in (start, replace(start, kind="plain", labels=start.plain)):
+            kept = replace(plan, route=replace(plan.route, start=other), spec=simplest, epochs=0)
+            ways.append((kept, f"Fell back to {other.name}. Ask more pairs, or for fewer clusters."))
+    for way, what in ways:
+        trial = run.train(way, shown, held, "another way")
+        found = _look(trial, way, shown, held)
         if not found.trouble:
-            words = f"{was.trouble[0]} Fell back to {other.name}. Ask more pairs, or for fewer clusters."
+            words = f"{was.trouble[0]} {what}"
             logger.warning(words)
-            return trial, kept, replace(found, fell_back=words)
+            return trial, way, replace(found, fell_back=words)
     for line in was.trouble:
         logger.warning(line)
     return best, plan, was

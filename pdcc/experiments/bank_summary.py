@@ -25,7 +25,9 @@ AHEAD_OF = {
 # A cell is behind, or far behind, where the default's ACC is so much below.
 BEHIND, FAR_BEHIND = -0.02, -0.05
 # How the reason of a fit says that training was undone and the partition it set out from returned.
-FELL_BACK = re.compile(r"\b(fell|falls|fall) back\b|\bkept (its|the) start\b|\bstart (is|was) kept\b", re.IGNORECASE)
+FELL_BACK = re.compile(
+    r"\b(fell|falls|fall) back\b|\bkept (its|the) start\b|\bstart (is|was) kept\b|\btrained with\b", re.IGNORECASE
+)
 READ_AS = (
     "A cell is one trial of one task. Differences are in ACC, paired over cells, mean ± standard error of the cells. "
     "Oracle: the best of K-means and PCKMeans over three scalings in each cell by the true labels, which nobody has; standardised: the better of the two on standardised columns. "
