@@ -20,6 +20,7 @@ from pdcc.inference.epoch_loop import descend
 from pdcc.inference.isolation import isolated
 from pdcc.inference.predict import Probe, probe
 from pdcc.inference.training_state import FitConfig, FitStatus, TrainingState, under
+from pdcc.models.membership import NetworkMembership
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ def fit(
     from it and, on the same machine, ends at the same bits as one that was never stopped.
     """
     with (
-        isolated(config.seed, pairs.x.device),
+        isolated(config.seed, pairs.x.device, small=not isinstance(model.membership, NetworkMembership)),
         tqdm(total=config.epochs, desc=label, disable=not progress, leave=False) as bar,
     ):
         guide(pairs.batch(torch.arange(min(2, len(pairs)), device=pairs.x.device)))  # lays out the guide's parameters

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from pdcc.inference.batches import epoch_order
 from pdcc.inference.epoch_loop import descend
 from pdcc.inference.isolation import isolated
-from pdcc.models.membership import Membership
+from pdcc.models.membership import Membership, NetworkMembership
 
 SMOOTHING = 0.1
 START_BATCH = 128
@@ -34,7 +34,7 @@ def warm_start(membership: Membership, x: Tensor, labels: Tensor, *, seed: int, 
     the softmax is flat.
     """
     loss_of = nn.CrossEntropyLoss(label_smoothing=SMOOTHING)
-    with isolated(seed, x.device):
+    with isolated(seed, x.device, small=not isinstance(membership, NetworkMembership)):
         optimizer = torch.optim.Adam(membership.parameters(), lr=lr, fused=x.device.type != "meta")
         membership.train()
         for rows in start_batches(len(x), seed, x.device):

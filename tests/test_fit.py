@@ -7,9 +7,11 @@ import sys
 
 import pytest
 import torch
+from helpers import make_blobs
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
+from pdcc import VolMaxDCC
 from pdcc.errors import ArtifactError
 from pdcc.inference import FitConfig, PairTensors, fit, index_batches, make_optimizer, map_guide, negative_elbo, probe
 from pdcc.inference.training_state import TrainingState
@@ -325,3 +327,23 @@ def test_a_posterior_step_stays_on_one_device(form):
             loss.backward()
     assert loss.device == meta
     assert all(p.grad is not None for p in guide.parameters())
+
+
+def test_small_nets_train_on_one_thread_and_the_users_own_on_all(monkeypatch):
+    """Two threads that share a step of a millisecond wait for each other: on a busy machine a fit takes ten times as long."""
+    blobs, seen = make_blobs(n=60, n_pairs=200), []
+    real = torch.optim.Adam.step
+    monkeypatch.setattr(
+        torch.optim.Adam, "step", lambda self, *a: seen.append(torch.get_num_threads()) or real(self, *a)
+    )
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        for network, threads in ((None, 1), (lambda: torch.nn.Linear(4, 3), 2)):
+            seen.clear()
+            setting = {"network": network, "epochs": 1, "confusion": "rates", "volume": 0.0, "random_state": 0}
+            VolMaxDCC(3, **setting).fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
+            assert set(seen) == {threads}
+            assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

@@ -74,12 +74,14 @@ class Partitioner:
     def make(self, kind: str, pairs: PairData) -> Ints:
         """Labels (N,) of one of ``STARTS``."""
         base, _, shape = kind.partition(", ")
-        labels = self._partition(base, pairs)
+        with threadpool_limits(limits=1):
+            labels = self._partition(base, pairs)
         return self._mixed(labels, shape, pairs) if shape else labels
 
     def make_all(self, pairs: PairData) -> dict[str, Ints]:
         """The labels (N,) of all of ``STARTS``."""
-        made = {base: self._partition(base, pairs) for base in PARTITIONS}
+        with threadpool_limits(limits=1):
+            made = {base: self._partition(base, pairs) for base in PARTITIONS}
         mixed = {f"{base}, {shape}": self._mixed(made[base], shape, pairs) for base in PARTITIONS for shape in SHAPES}
         return {kind: (made | mixed)[kind] for kind in STARTS}
 

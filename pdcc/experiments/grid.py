@@ -1,29 +1,17 @@
 """One runner for grids of cells: each once, in processes, on record as soon as it is done; a killed run goes on."""
 
-import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-import torch
 from joblib import Parallel, delayed
 from tqdm.auto import tqdm
 
+from pdcc.inference.isolation import one_thread
 from pdcc.storage.journal import append_line
 
 Cell = TypeVar("Cell")
 Record = dict[str, Any]
-
-
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Cells run side by side in processes: each with one torch thread, and as many as before afterwards."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def run_grid(

@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from pdcc.arrays import Float64
-from pdcc.experiments.grid import one_thread
 from pdcc.inference import FitConfig, PairTensors
 from pdcc.inference.ensemble import fit_ensemble
-from pdcc.inference.isolation import isolated
+from pdcc.inference.isolation import isolated, one_thread
 from pdcc.inference.laplace import find_mode, unconstrain
 from pdcc.inference.nuts import nuts_posterior
 from pdcc.inference.variational import svi_posterior
