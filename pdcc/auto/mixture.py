@@ -47,9 +47,8 @@ def mixture(
         return np.asarray(_log_joint(Z, clusters).argmax(axis=1))
 
 
-Cluster = tuple[
-    float, Float64, Float64
-]  # log p(k) less half the log-determinant, the mean (p,), what makes it round (p, p)
+# log p(k) less half the log-determinant, the mean (p,), what makes it round (p, p).
+Cluster = tuple[float, Float64, Float64]
 
 
 def _clusters(Z: Float64, R: Float64, whole: Float64, own_shapes: bool) -> list[Cluster]:
@@ -70,9 +69,12 @@ def _clusters(Z: Float64, R: Float64, whole: Float64, own_shapes: bool) -> list[
 
 def _log_joint(Z: Float64, clusters: list[Cluster]) -> Float64:
     """log p(k) + log p(z | k), (N, K), up to a constant."""
-    return np.column_stack([
-        constant - 0.5 * ((Z @ whitener - mean @ whitener) ** 2).sum(axis=1) for constant, mean, whitener in clusters
-    ])  # fmt: skip
+    density, last, white = np.empty((len(Z), len(clusters))), None, Z
+    for k, (constant, mean, whitener) in enumerate(clusters):
+        if whitener is not last:  # one shape is applied once
+            last, white = whitener, Z @ whitener
+        density[:, k] = constant - 0.5 * ((white - mean @ whitener) ** 2).sum(axis=1)
+    return density
 
 
 def _whitening(covariance: Float64) -> tuple[Float64, float]:

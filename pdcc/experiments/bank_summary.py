@@ -24,7 +24,7 @@ AHEAD_OF = {
 }
 # A cell is behind, or far behind, where the default's ACC is so much below.
 BEHIND, FAR_BEHIND = -0.02, -0.05
-# How the reason of a fit says that training was undone and the partition it set out from returned.
+# How the reason of a fit says that what was trained first was not returned: another specification was, or a partition.
 FELL_BACK = re.compile(
     r"\b(fell|falls|fall) back\b|\bkept (its|the) start\b|\bstart (is|was) kept\b|\btrained with\b", re.IGNORECASE
 )
