@@ -22,7 +22,7 @@ from pdcc.training import OWN, OwnParts, Specification, TrainConfig, build, make
 
 logger = logging.getLogger(__name__)
 
-SCALER_PARTS = ("shift", "spread", "low", "high")
+SCALER_PARTS = ("shift", "spread", "low", "high", "axes")
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class FitReport:
     """What was compared, what was chosen and why, and what came of it.
 
     held_out: what was held out together; held_out_annotators: their names where it was annotators. n_new: answers between two
-    new items that settings were compared by. start: the scaling and start chosen, in words; start_kind: the
+    new items, or of new annotators, that settings were compared by. start: the scaling and start chosen, in words; start_kind: the
     partition it set out from, None for none. compared: one row per setting, with its
-    nats per answer about new items.
+    nats per such answer.
     """
 
     held_out: HeldOut
@@ -215,13 +215,17 @@ class Fitted:
         annotators = tuple(described["annotators"])
         labels = flat["model/partition"]
         shape = tuple(int(n) for n in described["item_shape"])
+        scaler = Scaler(described["scale"], *(flat[f"scaler/{part}"].numpy() for part in SCALER_PARTS))
         with torch.random.fork_rng(devices=[]):
-            net = make_net(config, shape, own).to(device)
+            net = make_net(config, scaler.scaled(shape), own).to(device)
             partition = labels.to(device) if len(labels) else None
             known = len(annotators) if any(name.startswith("guide/annotator_shift") for name in flat) else 0
             model = build(net, report.chosen, int(described["n_pairs"]), partition, known, own).eval()
             guide = map_guide(model)
-            x, rows = torch.zeros((2, *shape), device=device), torch.zeros(2, dtype=torch.long, device=device)
+            x, rows = (
+                torch.zeros((2, *scaler.scaled(shape)), device=device),
+                torch.zeros(2, dtype=torch.long, device=device),
+            )
             with plain_weights():  # lays out the guide's parameters
                 guide(PairBatch(x=x, similar=x.new_zeros(1), index=rows[:1], rows=rows, annotator=rows[:1]))
         for part, module in (("model/", model), ("guide/", guide)):
@@ -230,7 +234,7 @@ class Fitted:
             model=model.eval(),
             guide=guide,
             agreement=flat["agreement"].to(device),
-            scaler=Scaler(described["scale"], *(flat[f"scaler/{part}"].numpy() for part in SCALER_PARTS)),
+            scaler=scaler,
             config=config,
             split=Split(flat["split/held"].numpy(), HeldOut(described["split_by"])),
             answers=described["answers"],

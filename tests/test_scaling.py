@@ -87,3 +87,19 @@ def test_huge_numbers_are_scaled_or_refused():
     assert np.isfinite(Scaler.fit(huge, "standard")(huge)).all()
     with pytest.raises(PairDataError, match=r"^X: expected numbers that float32 can hold"):
         VolMaxDCC(3, scale=None, hidden=(8,), epochs=1).fit(huge, [[0, 1], [1, 2], [3, 4]], [1, 0, 1])
+
+
+def test_of_many_components_the_leading_ones_are_kept():
+    """Projected rows keep their distances as far as the leading components go, numbers about 1 in size, whatever the units."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 40)) * np.linspace(3.0, 0.01, 40)
+    whole, part = Scaler.fit(X, "unit"), Scaler.fit(X, "unit", 12)
+    assert part(X).shape == (300, 12)
+    assert part.scaled((40,)) == (12,)
+    assert np.mean(part(X) ** 2) == pytest.approx(1.0, rel=1e-5)
+    u, _, _ = np.linalg.svd(whole(X).astype(np.float64), full_matrices=False)
+    found, _ = np.linalg.qr(part(X).astype(np.float64))
+    np.testing.assert_allclose(np.linalg.svd(u[:, :12].T @ found)[1], 1.0, atol=1e-6)  # the same space
+    np.testing.assert_array_equal(part(X), Scaler.fit(X * 2.0**-30, "unit", 12)(X * 2.0**-30))
+    np.testing.assert_allclose(part(X), Scaler.fit(X * 7.3, "unit", 12)(X * 7.3), rtol=1e-4, atol=1e-5)
+    assert Scaler.fit(X, "unit", 40).axes.size == Scaler.fit(X, "standard", 12).axes.size == 0

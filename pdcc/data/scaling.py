@@ -1,9 +1,10 @@
 """Feature scalings, fitted on the seen items and kept with the run: what is centred does not depend on the units of X."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from pdcc.arrays import Float32, Float64, Floats
 
@@ -22,6 +23,8 @@ ROWS_AT_ONCE = 8192
 class Scaler:
     """x -> (clip(x, low, high) - shift) / spread, then, for "unit", rows to length sqrt(d). All four are (d,).
 
+    axes (d, p): unit rows are projected on them, and p numbers are left of an item; (d, 0): they are not.
+
     Computed in float64, so that a shift of X costs no digits; constant columns have an infinite spread and become 0.
     Items of another shape (n, ...) are scaled as rows of their d numbers and keep their shape.
     """
@@ -31,15 +34,20 @@ class Scaler:
     spread: Float64
     low: Float64
     high: Float64
+    axes: Float64
 
     @classmethod
-    def fit(cls, X: Floats, kind: str | None) -> "Scaler":
-        """Learn what ``kind`` (one of ``SCALES``) needs from X (N, d)."""
+    def fit(cls, X: Floats, kind: str | None, most: int | None = None) -> "Scaler":
+        """Learn what ``kind`` (one of ``SCALES``) needs from X (N, d). Of unit rows, keep the ``most`` leading components.
+
+        The last of hundreds of components are noise to a handful of answers per item: a net learns them by heart.
+        """
         X = X.reshape(len(X), -1)
         d = X.shape[1]
         shift, spread, low, high = np.zeros(d), np.ones(d), np.full(d, -np.inf), np.full(d, np.inf)
+        whole = cls(kind, shift, spread, low, high, np.zeros((d, 0)))
         if kind is None:
-            return cls(kind, shift, spread, low, high)
+            return whole
         digits = np.finfo(X.dtype).eps
         constant, lost = np.zeros(d, bool), np.zeros(d, bool)
         for c in range(d):
@@ -68,14 +76,18 @@ class Scaler:
         if kind == "unit":  # rows lose their length anyway: one size for all columns
             varied = spread[~constant]
             largest = float(varied.max()) if len(varied) else 1.0
-            spread = np.full(d, float(2.0 ** np.frexp(largest)[1]))
+            spread[:] = float(2.0 ** np.frexp(largest)[1])
         spread[constant] = np.inf
-        return cls(kind, shift, spread, low, high)
+        return replace(whole, axes=_leading(whole(X), most)) if kind == "unit" and most and most < d else whole
+
+    def scaled(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of a scaled item, for one of this shape."""
+        return (self.axes.shape[1],) if self.axes.size else shape
 
     def __call__(self, X: Floats) -> Float32:
         """Scale X (n, d)."""
         flat = X.reshape(len(X), -1)
-        out = np.empty(flat.shape, np.float32)
+        out = np.empty((len(X), *self.scaled(flat.shape[1:])), np.float32)
         if self.kind is None:
             with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and is refused later
                 out[:] = flat
@@ -89,5 +101,19 @@ class Scaler:
             if self.kind == "unit":
                 length = np.linalg.norm(part, axis=1, keepdims=True)
                 part *= np.sqrt(part.shape[1]) / np.where(length > 0, length, 1.0)
-            out[rows] = part
-        return out.reshape(X.shape)
+            out[rows] = part @ self.axes if self.axes.size else part
+        return out.reshape(len(X), *self.scaled(X.shape[1:]))
+
+
+def _leading(rows: Float32, most: int) -> Float64:
+    """Axes (d, p) of the ``most`` leading components of rows (N, d), of a length that keeps numbers about 1 in size."""
+    second = np.zeros((rows.shape[1], rows.shape[1]))
+    for begin in range(0, len(rows), ROWS_AT_ONCE):
+        part = rows[begin : begin + ROWS_AT_ONCE].astype(np.float64)
+        second += part.T @ part
+    with threadpool_limits(limits=1):
+        values, axes = np.linalg.eigh(second / len(rows))
+    values, axes = values[-most:], axes[:, -most:]
+    # An eigenvector's sign is arbitrary; a rule for it keeps results the same under rounding.
+    axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(axes.shape[1])])
+    return np.asarray(axes * np.sqrt(most / max(float(values.sum()), np.finfo(np.float64).tiny)))
