@@ -115,7 +115,7 @@ class PairEstimator(MembershipOutput, PairInput):
     def prepare(self, data: PairData) -> Preparation:
         """The split, the scalings and the partitions that ``fit_data`` would set out from."""
         self.check(data.n_items)
-        return prepare(data, self._config_for(data), check_device(self.device))
+        return prepare(data, self._config_for(data), check_device(self.device), self.own_parts())
 
     def _config_for(self, data: PairData) -> TrainConfig:
         """The configuration, with the number of clusters chosen from the data where it is "auto"."""

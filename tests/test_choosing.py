@@ -10,11 +10,11 @@ from helpers import make_blobs
 from pdcc import PairData, VanillaDCC, VolMaxDCC, metrics, select_n_clusters
 from pdcc.annotators import answer_by_labels, answer_through, draw_pairs
 from pdcc.auto.calibration import AUTO_VOLUME, FEWEST_NEW
-from pdcc.auto.initialise import STARTS, Partitioner, grouped, make_start
-from pdcc.auto.rules import choose, specifications
+from pdcc.auto.initialise import STARTS, Partitioner, grouped, make_start, make_ways
+from pdcc.auto.rules import choose, specifications, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, evidence, partition_agreement, partition_nll, standard_error
 from pdcc.data.scaling import Scaler
-from pdcc.data.splits import hold_out, item_folds, split
+from pdcc.data.splits import hold_out, item_folds, new_folds, split
 from pdcc.partition.kmeans import kmeans
 from pdcc.training import EPOCHS, FEWEST_STEPS, LONGEST, Trainer
 
@@ -116,22 +116,49 @@ def test_new_items_are_in_no_training_answer():
     assert item_folds(alone, 3, 0) == []
 
 
+def test_enough_annotators_are_folds_instead_of_items():
+    """What an annotator has in mind helps with new items of theirs, and not with other annotators."""
+    rng = np.random.default_rng(0)
+    pairs = draw_pairs(60, 900, rng)
+    similar, names = rng.random(900) < 0.5, rng.integers(12, size=900)
+    for many, kept in ((12, True), (3, False)):
+        data = PairData.from_arrays(rng.normal(size=(60, 2)), pairs, similar, names % many)
+        parts = new_folds(data, 3, 0)
+        assert len(parts) == 3
+        for train, test in parts:
+            assert bool(np.intersect1d(train.annotator, test.annotator).size) != kept
+            seen, new = np.union1d(train.i, train.j), np.union1d(test.i, test.j)
+            assert bool(np.intersect1d(seen, new).size) == kept
+
+
+def test_an_unlucky_run_is_not_taken(monkeypatch):
+    """A way to start that wins the folds but fails when made from all answers is passed over for one that folds cannot tell from it."""
+    _X, y, data = hidden_direction(4)
+    way = Partitioner(data.features.astype(np.float32), 3, 0)
+    wrong = np.random.default_rng(0).permutation(y)
+    fails = {kind: wrong if kind == STARTS[0] else y for kind in STARTS}
+    monkeypatch.setattr(way, "make_all", lambda pairs: fails if pairs is data else dict.fromkeys(STARTS, y))
+    start = make_start(way, "pairs", data)
+    assert start.kind == STARTS[1]
+    np.testing.assert_array_equal(start.labels, y)
+
+
 def test_what_is_compared():
     def found(confusion, volume, *, annotators=False, weight=0.0):
         listed = specifications(confusion, volume, weight, annotators=annotators)
         assert all(c.partition_weight == weight for c in listed)
         return [(c.confusion, c.volume) for c in listed]
 
-    pooled, rates = ("pooled", AUTO_VOLUME), ("rates", 0.0)
-    assert found("auto", "auto") == [pooled, rates]
-    assert found("auto", "auto", annotators=True, weight=1.0) == [pooled, ("per-annotator", AUTO_VOLUME), rates]
-    assert found("auto", 0.5) == [("pooled", 0.5), ("rates", 0.5)]
+    pooled, none = ("pooled", AUTO_VOLUME), ("none", 0.0)
+    assert found("auto", "auto") == [pooled, none]
+    assert found("auto", "auto", annotators=True, weight=1.0) == [pooled, ("per-annotator", AUTO_VOLUME), none]
+    assert found("auto", 0.5) == [("pooled", 0.5), ("none", 0.5)]
     assert found("sigmoid", "auto", annotators=True) == [("sigmoid", AUTO_VOLUME), ("sigmoid", 0.0)]
     assert found("none", 0.0, annotators=True) == [("none", 0.0)]
     assert found("per-annotator", 0.1) == [("stochastic", 0.1)]
 
 
-def test_choose_prefers_the_first_within_one_standard_error():
+def test_choose_prefers_among_those_within_one_standard_error():
     rng = np.random.default_rng(0)
     base = rng.exponential(0.3, 400)
     step = rng.normal(0, 0.1, 400)
@@ -143,7 +170,10 @@ def test_choose_prefers_the_first_within_one_standard_error():
     assert "second" in behind.reason
     assert [row["setting"] for row in behind.table] == names
     assert [row["behind_best"] for row in behind.table] == pytest.approx([0.006, 0.0])
-    assert choose(names, [base + step + 0.001, base], errors_allowed=0.0).index == 1
+    assert choose(names, [base + step + 0.001, base], [0.0, 1.0]).index == 1
+    assert choose(names, [base + step + 0.006, base], [1.0, 0.0]).index == 1  # what is out of reach is not preferred
+    assert within_reach([base + step + 0.006, base]) == [False, True]
+    assert within_reach([base + step + 0.006, base], 2.0) == [True, True]
 
 
 def test_standard_error_of_groups():
@@ -285,6 +315,20 @@ def test_columns_of_other_units_change_nothing_and_embeddings_may_be_unit_rows()
     narrow = VolMaxDCC(3, **setting).fit(X[:, :6] * [1, 1, 1e5, 1e5, 1, 1e-5], pairs, similar)
     assert narrow.report_.start.startswith("standard scale")
     assert metrics.acc(y, narrow.labels_) > 0.95
+
+
+def test_a_scaling_that_is_clearly_behind_is_not_trained():
+    """Two columns of 60 tell the classes apart, and are the largest: standardised, they drown."""
+    rng = np.random.default_rng(0)
+    y = np.arange(400) % 3
+    X = np.hstack([4 * np.eye(3)[y][:, :2] + rng.normal(size=(400, 2)), 0.02 * rng.normal(size=(400, 58))])
+    pairs = draw_pairs(400, 1600, rng)
+    data = PairData.from_arrays(X, pairs, y[pairs[:, 0]] == y[pairs[:, 1]])
+    left, table = make_ways(data.features, data, 3, ("standard", "unit"), 0)
+    assert [scaler.kind for scaler, _ in left] == ["unit"]
+    assert [row["setting"] for row in table] == ["standard scale, first look", "unit scale, first look"]
+    assert table[0]["behind_best"] > 2 * table[0]["standard_error"] > 0
+    assert len(make_ways(data.features, data, 3, ("standard",), 0)[0]) == 1
 
 
 @pytest.mark.parametrize("every", [False, True], ids=["another way works", "only the start works"])

@@ -101,7 +101,7 @@ def test_auto_says_what_it_chose_and_why(noisy_blobs):
     assert told["n_held_out"] == 60
     rows = [row["setting"] for row in told["compared"]]
     assert rows[: len(STARTS)] == [f"standard scale, {name_of(kind)}" for kind in STARTS]
-    assert [row.split(",")[0] for row in rows[len(STARTS) :]] == ["confusion pooled", "confusion rates"]
+    assert [row.split(",")[0] for row in rows[len(STARTS) :]] == ["confusion pooled", "confusion none"]
     assert min(told["compared"][len(STARTS) :], key=lambda row: row["nll"])["behind_best"] == 0
     assert str(est.report_.chosen) in told["reason"]
     assert told["start"] in rows

@@ -278,7 +278,7 @@ def test_a_heavy_annotator_is_not_held_out_for_a_tenth():
 def test_folds_test_every_pair_once_and_keep_annotators_together():
     m = 60
     data = PairData.from_arrays(
-        X, np.column_stack([np.zeros(m, int), 1 + np.arange(m) % 5]), np.arange(m) % 2, np.arange(m) % 7
+        X, np.column_stack([np.zeros(m, int), 1 + np.arange(m) % 5]), np.arange(m) % 2, np.arange(m) % 12
     )
     parts = folds(data, 5, 0)
     assert sum(len(test) for _, test in parts) == m

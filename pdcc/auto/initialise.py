@@ -8,19 +8,19 @@ times as many parts, which the answers between them group into clusters ("groupe
 whose clusters also explain the answers sets out, with one shape for all clusters or one for each. No label is ever seen.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from sklearn.decomposition import PCA
 from threadpoolctl import threadpool_limits
 
 from pdcc.arrays import Float32, Float64, Floats, Ints
-from pdcc.auto.calibration import BLEND, COMPONENTS, FOLDS, PARTS, TRIAL_ITEMS
+from pdcc.auto.calibration import BLEND, CLEARLY, COMPONENTS, FOLDS, LEADING, PARTS, TRIAL_ITEMS
 from pdcc.auto.mixture import mixture
-from pdcc.auto.rules import choose
-from pdcc.auto.signals import answer_counts, evidence, partition_nll
+from pdcc.auto.rules import Rows, choose, within_reach
+from pdcc.auto.signals import answer_counts, cross_validated, evidence
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES, Scaler
 from pdcc.data.splits import folds as folds_of
@@ -32,6 +32,8 @@ STARTS = tuple(kind for base in PARTITIONS for kind in (base, *(f"{base}, {shape
 NEGLIGIBLE = 1e-6
 # Sweeps of single moves between two updates of the rates, and groupings tried.
 SWEEPS, GROUPINGS = 50, 20
+# Runs of guided K-means, of which the one that makes answers likeliest is kept.
+GUIDED = 20
 
 
 class Partitioner:
@@ -74,27 +76,26 @@ class Partitioner:
     def make(self, kind: str, pairs: PairData) -> Ints:
         """Labels (N,) of one of ``STARTS``."""
         base, _, shape = kind.partition(", ")
-        with threadpool_limits(limits=1):
-            labels = self._partition(base, pairs)
-        return self._mixed(labels, shape, pairs) if shape else labels
+        return self._mixed(self._partition(base, pairs), shape, pairs)
 
     def make_all(self, pairs: PairData) -> dict[str, Ints]:
         """The labels (N,) of all of ``STARTS``."""
-        with threadpool_limits(limits=1):
-            made = {base: self._partition(base, pairs) for base in PARTITIONS}
-        mixed = {f"{base}, {shape}": self._mixed(made[base], shape, pairs) for base in PARTITIONS for shape in SHAPES}
-        return {kind: (made | mixed)[kind] for kind in STARTS}
+        made = {base: self._partition(base, pairs) for base in PARTITIONS}
+        return {f"{b}, {s}" if s else b: self._mixed(made[b], s, pairs) for b in PARTITIONS for s in ("", *SHAPES)}
 
     def _partition(self, base: str, pairs: PairData) -> Ints:
         if base == "plain":
             return self.unmoved
-        space = self.embed(pairs)
-        if base == "guided":
-            runs = [kmeans(space, self.K, tries=1, seed=self.seed + t, rows=self.trial) for t in range(10)]
+        with threadpool_limits(limits=1):
+            space = self.embed(pairs)
+            if base == "grouped":
+                return regrouped(*self._parts(space), self.K, pairs, self.seed)
+            runs = [kmeans(space, self.K, tries=1, seed=self.seed + t, rows=self.trial) for t in range(GUIDED)]
             return max(runs, key=lambda labels: evidence(labels, pairs))
-        return regrouped(*self._parts(space), self.K, pairs, self.seed)
 
     def _mixed(self, labels: Ints, shape: str, pairs: PairData) -> Ints:
+        if not shape:
+            return labels
         rng = np.random.default_rng(self.seed)
         return mixture(self.components, labels, self.K, pairs, own_shapes=shape == SHAPES[1], rng=rng)
 
@@ -173,12 +174,17 @@ class Start:
     labels: Ints
     plain: Ints
     nll: Float64 | None
-    table: tuple[dict[str, Any], ...]
+    table: Rows
 
     @property
     def name(self) -> str:
         """For people."""
         return name_of(self.kind)
+
+
+def scale_name(kind: str | None) -> str:
+    """One of ``SCALES``, for people."""
+    return "features as they are" if kind is None else f"{kind} scale"
 
 
 def name_of(kind: str) -> str:
@@ -190,31 +196,53 @@ def name_of(kind: str) -> str:
 def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
     """Plain K-means for ``init="kmeans"``; for "pairs" the partition that predicts answers best.
 
-    Cross-validated over answers: a partition into few parts remembers nothing of single items.
+    Cross-validated over answers: a partition into few parts remembers nothing of single items. Of the ways that folds cannot
+    tell apart, the one is taken that, made from all answers, makes them likeliest: any way may be unlucky once.
     """
     if init == "kmeans":
         return Start("plain", way.unmoved, way.unmoved, None, ())
     folds = folds_of(shown, FOLDS, way.seed)
     made = [way.make_all(train) for train, _ in folds]
-    nll = {
-        kind: np.concatenate([partition_nll(labels[kind], *fold) for labels, fold in zip(made, folds, strict=True)])
-        for kind in STARTS
-    }
-    choice = choose([name_of(kind) for kind in STARTS], list(nll.values()), errors_allowed=0.0)
+    nll = [cross_validated([labels[kind] for labels in made], folds) for kind in STARTS]
+    final = way.make_all(shown)
+    # Rounded: two ways to one partition differ in nothing but rounding, and the first of them is to be taken.
+    choice = choose([name_of(kind) for kind in STARTS], nll, [round(evidence(final[k], shown), 6) for k in STARTS])
     kind = STARTS[choice.index]
-    return Start(kind, way.make(kind, shown), way.unmoved, nll[kind], choice.table)
+    return Start(kind, final[kind], way.unmoved, nll[choice.index], choice.table)
+
+
+def make_ways(
+    features: Floats,
+    shown: PairData,
+    n_clusters: int,
+    kinds: Sequence[str | None],
+    seed: int,
+    *,
+    project: bool = True,
+) -> tuple[list[tuple[Scaler, Partitioner]], Rows]:
+    """The scalings of ``kinds``, but for those under which guided K-means predicts answers clearly worse than under another.
+
+    And the table of what was compared. project: keep the ``LEADING`` components of unit rows only.
+    """
+    scalers = [Scaler.fit(features, kind, LEADING if project else None) for kind in kinds]
+    ways = [(scaler, Partitioner(scaler(features), n_clusters, seed)) for scaler in scalers]
+    if len(ways) == 1:
+        return ways, ()
+    folds = folds_of(shown, FOLDS, seed)
+    nll = [cross_validated([way.make("guided", train) for train, _ in folds], folds) for _, way in ways]
+    table = choose([f"{scale_name(kind)}, first look" for kind in kinds], nll).table
+    return [way for way, near in zip(ways, within_reach(nll, CLEARLY), strict=True) if near], table
 
 
 def scaled_start(
     features: Floats, shown: PairData, n_clusters: int, *, scale: str | None, init: str, seed: int
 ) -> tuple[Scaler, Start]:
     """The scaling and the start of VolMaxDCC for methods that are not trained to compare scalings: partitions compare them."""
-    kinds = SCALES if scale == "auto" else (scale,)
     folds = folds_of(shown, FOLDS, seed)
     found = []
-    for kind in kinds:
-        scaler = Scaler.fit(features, kind)
-        start = make_start(Partitioner(scaler(features), n_clusters, seed), init, shown)
-        nll = np.concatenate([partition_nll(start.labels, *fold) for fold in folds]) if start.nll is None else start.nll
+    kinds = SCALES if scale == "auto" else (scale,)
+    for scaler, way in make_ways(features, shown, n_clusters, kinds, seed)[0]:
+        start = make_start(way, init, shown)
+        nll = cross_validated([start.labels] * len(folds), folds) if start.nll is None else start.nll
         found.append((float(nll.mean()), scaler, start))
     return min(found, key=lambda one: one[0])[1:]

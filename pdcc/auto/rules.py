@@ -12,6 +12,9 @@ from pdcc.auto.calibration import AUTO_VOLUME
 from pdcc.auto.signals import standard_error
 from pdcc.training import Specification
 
+# What was compared: one dict per setting.
+Rows = tuple[dict[str, Any], ...]
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -19,7 +22,7 @@ class Choice:
 
     index: int
     reason: str
-    table: tuple[dict[str, Any], ...]
+    table: Rows
 
 
 @dataclass(frozen=True)
@@ -43,29 +46,32 @@ def specifications(
     """What is to be compared, in the order of preference among equals: see ``choose``. ``annotators``: they are told apart."""
     if confusion == "per-annotator" and not annotators:
         confusion = "stochastic"
-    if confusion == "auto":
-        forms = [("pooled", AUTO_VOLUME), ("per-annotator", AUTO_VOLUME), ("rates", 0.0)]
-        forms = [
-            (form, v if volume == "auto" else float(volume))
-            for form, v in forms
-            if form != "per-annotator" or annotators
-        ]
+    if confusion != "auto":
+        forms = [(confusion, AUTO_VOLUME), (confusion, 0.0)] if volume == "auto" else [(confusion, 0.0)]
     else:
-        forms = [(confusion, v) for v in ((AUTO_VOLUME, 0.0) if volume == "auto" else (float(volume),))]
-    return [Specification(form, v, partition_weight) for form, v in forms]
+        forms = [("pooled", AUTO_VOLUME), ("per-annotator", AUTO_VOLUME), ("none", 0.0)]
+    chosen = [(form, v if volume == "auto" else float(volume)) for form, v in forms]
+    return [Specification(form, v, partition_weight) for form, v in chosen if annotators or form != "per-annotator"]
 
 
-def choose(names: Sequence[str], nll: Sequence[Float64], *, errors_allowed: float = 1.0) -> Choice:
-    """The first option within so many standard errors of the one that predicts best. ``nll[c]`` (M,): of every answer under option c.
+def within_reach(nll: Sequence[Float64], errors_allowed: float = 1.0) -> list[bool]:
+    """Which options predict within so many standard errors of the best; ``nll[c]`` (M,): of every answer under option c."""
+    best = min(nll, key=lambda n: float(n.mean()))
+    return [bool((n - best).mean() <= errors_allowed * standard_error(n - best, None)) for n in nll]
 
-    What comes first says more where answers say nothing: a volume picks among states that answers cannot tell apart
-    (theorem 4.1), a partition made without answers cannot have followed their mistakes.
+
+def choose(names: Sequence[str], nll: Sequence[Float64], prefer: Sequence[float] | None = None) -> Choice:
+    """Of the options within one standard error of the one that predicts best, the one with the highest ``prefer``, or the first.
+
+    ``nll[c]`` (M,): of every answer under option c. What is preferred says more where answers say nothing: a volume picks among
+    states that answers cannot tell apart (theorem 4.1).
     """
     means = np.array([n.mean() for n in nll])
     best = int(means.argmin())
     behind = means - means[best]
-    errors = errors_allowed * np.array([standard_error(n - nll[best], None) for n in nll])
-    index = int(np.flatnonzero(behind <= errors)[0])
+    errors = np.array([standard_error(n - nll[best], None) for n in nll])
+    liked = -np.arange(len(nll)) if prefer is None else np.array(prefer)
+    index = int(np.where(within_reach(nll), liked, -np.inf).argmax())
     table = tuple(
         {"setting": n, "nll": float(m), "behind_best": float(b), "standard_error": float(e)}
         for n, m, b, e in zip(names, means, behind, errors, strict=True)

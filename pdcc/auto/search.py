@@ -4,20 +4,19 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pdcc.arrays import Float64, Ints
-from pdcc.auto.calibration import FEWEST_NEW, ITEM_FOLDS, WIDE
-from pdcc.auto.initialise import Partitioner, Start, make_start
-from pdcc.auto.rules import choose, specifications
+from pdcc.auto.calibration import FEWEST_NEW, NEW_FOLDS, WIDE
+from pdcc.auto.initialise import Start, make_start, make_ways, scale_name
+from pdcc.auto.rules import Rows, choose, specifications
 from pdcc.auto.signals import constant_nll, partition_agreement, partition_nll, standard_error
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
-from pdcc.data.splits import HeldOut, Split, hold_out, item_folds
+from pdcc.data.splits import HeldOut, Split, hold_out, new_folds
 from pdcc.errors import PairDataError
 from pdcc.fitted import FitReport, Fitted, Usefulness
 from pdcc.inference import FitStatus, memberships, point_agreement
@@ -41,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Route:
-    """One scaling of the items and the partition to set out from: x (N, d) scaled, on the device; start: None for a random one."""
+    """One scaling of the items and the partition to set out from: x (N, p) scaled, on the device; start: None for a random one."""
 
     scaler: Scaler
     x: Tensor
@@ -50,58 +49,57 @@ class Route:
     @property
     def name(self) -> str:
         """For people."""
-        kind = "features as they are" if self.scaler.kind is None else f"{self.scaler.kind} scale"
-        return f"{kind}, random start" if self.start is None else f"{kind}, {self.start.name}"
+        return f"{scale_name(self.scaler.kind)}, {'random start' if self.start is None else self.start.name}"
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What does not depend on the specification: the split, the folds by items, and the routes to compare."""
+    """What does not depend on the specification: the split, the folds to compare by, and the routes.
+
+    compared: what scalings and starts were compared by.
+    """
 
     split: Split
     folds: list[tuple[PairData, PairData]]
     routes: list[Route]
+    compared: Rows
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained in the end. epochs: how many; None: until held-out answers stop improving. compared: rows of the report.
-
-    others: further specifications and their epochs, should nothing useful come of the first.
-    """
+    """What is trained in the end. epochs: how many; None: until held-out answers stop improving. compared: rows of the report."""
 
     route: Route
     spec: Specification
     epochs: int | None
-    compared: tuple[dict[str, Any], ...]
+    compared: Rows
     reason: str
-    others: tuple[tuple[Specification, int | None], ...] = ()
 
 
-def prepare(data: PairData, config: TrainConfig, device: torch.device) -> Preparation:
-    """Hold out, and make the routes that ``config`` leaves open."""
+def prepare(data: PairData, config: TrainConfig, device: torch.device, own: OwnParts = OUR_PARTS) -> Preparation:
+    """Hold out, and make the routes that ``config`` leaves open, but for those whose start is clearly behind."""
     split = hold_out(data, config.validation_fraction, config.seed)
     shown = split.train(data)
-    folds = item_folds(shown, ITEM_FOLDS, config.seed)
+    folds = new_folds(shown, NEW_FOLDS, config.seed)
     if sum(len(test) for _, test in folds) < FEWEST_NEW:
         folds = []
     kinds: tuple[str | None, ...] = (config.scale,)
     if config.scale == "auto":
         kinds = ("standard", "unit") if data.features[0].size >= WIDE and folds else ("standard",)
+    ways, rows = make_ways(data.features, shown, config.n_clusters, kinds, config.seed, project=own.network is None)
     routes = []
-    for kind in kinds:
-        scaler = Scaler.fit(data.features, kind)
-        x = scaler(data.features)
-        if not np.isfinite(x).all():
+    for scaler, way in ways:
+        if not np.isfinite(way.X).all():
             raise PairDataError(
                 "X", "numbers that float32 can hold", "larger ones", "Use scale='standard', or other units."
             )
-        start = None
-        if config.init != "random":
-            way = Partitioner(x, config.n_clusters, config.seed)
-            start = make_start(way, config.init, shown)
-        routes.append(Route(scaler, torch.as_tensor(x).to(device), start))
-    return Preparation(split, folds, routes)
+        start = None if config.init == "random" else make_start(way, config.init, shown)
+        x = torch.as_tensor(way.X.reshape(-1, *scaler.scaled(data.features.shape[1:]))).to(device)
+        routes.append(Route(scaler, x, start))
+        if start is not None:
+            scale = scale_name(scaler.kind)
+            rows += tuple(row | {"setting": f"{scale}, {row['setting']}"} for row in start.table)
+    return Preparation(split, folds, routes, rows)
 
 
 def search(
@@ -120,7 +118,7 @@ def search(
     ``prepared``: what ``prepare`` returns, where it is known already. ``own``: modules in the place of ours.
     ``oracle``: labelled items that choose the epoch, where one wants to know what labels would have chosen.
     """
-    at = prepare(data, config, device) if prepared is None else prepared
+    at = prepare(data, config, device, own) if prepared is None else prepared
     known = len(data.annotator_names)
     _warn_of_the_useless(config, known)
     run = Runner(config, own, known, progress, checkpoints, oracle)
@@ -208,37 +206,31 @@ class Runner:
 
 
 def _plan(run: Runner, at: Preparation, options: list[Specification]) -> Plan:
-    """Choose by answers about new items: first the route, by the last and simplest option; then, on it, the option."""
+    """Choose by answers about what training never saw: every route with the first option, then the other options on the best."""
     automatic = run.config.epochs == "auto" and run.oracle is None
-    plain = Plan(at.routes[0], options[0], None, _rows(at.routes), "as asked for")
+    plain = Plan(at.routes[0], options[0], None, at.compared, "as asked for")
     if not at.folds or not (automatic or len(at.routes) > 1 or len(options) > 1):
-        return plain if at.folds else replace(plain, spec=options[-1], reason="too few answers to choose by")
+        return plain if at.folds else replace(plain, reason="too few answers to choose by")
 
     def compared(route: Route, spec: Specification) -> tuple[Float64, int]:
         plan = replace(plain, route=route, spec=spec)
-        trials = [
-            run.train(plan, train, test, f"{route.name}, fold {k + 1}", comparing=True)
-            for k, (train, test) in enumerate(at.folds)
-        ]
-        return _pooled(trials)
+        return _pooled(
+            [run.train(plan, *fold, f"{route.name}, fold {k + 1}", comparing=True) for k, fold in enumerate(at.folds)]
+        )
 
-    first = [compared(route, options[-1]) for route in at.routes]
-    by_route = choose([route.name for route in at.routes], [nll for nll, _ in first], errors_allowed=0.0)
+    found = [compared(route, options[0]) for route in at.routes]
+    scores = [nll for nll, _ in found]
+    by_route = choose([route.name for route in at.routes], scores, [-float(nll.mean()) for nll in scores])
     route = at.routes[by_route.index]
-    every = [*(compared(route, option) for option in options[:-1]), first[by_route.index]]
-    by_option = choose([str(option) for option in options], [nll for nll, _ in every])
+    found = [found[by_route.index], *(compared(route, option) for option in options[1:])]
+    by_option = choose([str(option) for option in options], [nll for nll, _ in found])
     choices = [choice for choice in (by_route, by_option) if len(choice.table) > 1]
     return Plan(
         route,
         options[by_option.index],
-        every[by_option.index][1] if automatic else None,
-        (*_rows(at.routes), *(row for choice in choices for row in choice.table)),
+        found[by_option.index][1] if automatic else None,
+        (*at.compared, *(row for choice in choices for row in choice.table)),
         "; ".join(choice.reason for choice in choices) or "as asked for",
-        tuple(
-            (s, n if automatic else None)
-            for s, (_, n) in zip(options, every, strict=True)
-            if s != options[by_option.index]
-        ),
     )
 
 
@@ -249,16 +241,6 @@ def _pooled(trials: Sequence[Trial]) -> tuple[Float64, int]:
     length = min(len(curve) for curve in curves)
     mean = np.average([curve[:length] for curve in curves], axis=0, weights=[len(n) for n in nll])
     return np.concatenate(nll), int(np.nanargmin(mean))
-
-
-def _rows(routes: Sequence[Route]) -> tuple[dict[str, Any], ...]:
-    """What starts were compared by, of every route."""
-    return tuple(
-        row | {"setting": f"{route.name.split(',')[0]}, {row['setting']}"}
-        for route in routes
-        if route.start is not None
-        for row in route.start.table
-    )
 
 
 def _score(trial: Trial) -> float:
@@ -273,13 +255,12 @@ def _useful(
     start = plan.route.start
     if not was.trouble:
         return best, plan, was
-    ways = [(replace(plan, spec=spec, epochs=epochs), f"Trained with {spec} instead.") for spec, epochs in plan.others]
-    if start is not None:
-        asked = run.config.confusion != "auto"
-        simplest = plan.spec if asked else replace(plan.spec, confusion="rates", volume=0.0)
-        for other in (start, replace(start, kind="plain", labels=start.plain)):
-            kept = replace(plan, route=replace(plan.route, start=other), spec=simplest, epochs=0)
-            ways.append((kept, f"Fell back to {other.name}. Ask more pairs, or for fewer clusters."))
+    asked = run.config.confusion != "auto"
+    simplest = plan.spec if asked else replace(plan.spec, confusion="rates", volume=0.0)
+    ways = [] if asked else [(replace(plan, spec=simplest), f"Trained with {simplest} instead.")]
+    for other in () if start is None else (start, replace(start, kind="plain", labels=start.plain)):
+        kept = replace(plan, route=replace(plan.route, start=other), spec=simplest, epochs=0)
+        ways.append((kept, f"Fell back to {other.name}. Ask more pairs, or for fewer clusters."))
     for way, what in ways:
         trial = run.train(way, shown, held, "another way")
         found = _look(trial, way, shown, held)

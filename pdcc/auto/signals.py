@@ -1,5 +1,7 @@
 """What is measured before anything is decided: how well a partition or a constant rate predicts answers it was not made from."""
 
+from collections.abc import Sequence
+
 import numpy as np
 from scipy.special import betaln
 
@@ -34,6 +36,11 @@ def partition_nll(labels: Ints, train: PairData, test: PairData) -> Float64:
     """Negative log-likelihood of each test answer (M,) under a partition and its B, learned on train."""
     p = partition_agreement(labels, int(labels.max()) + 1, train)[labels[test.i], labels[test.j]]
     return np.asarray(-np.where(test.similar, np.log(p), np.log1p(-p)))
+
+
+def cross_validated(made: Sequence[Ints], folds: Sequence[tuple[PairData, PairData]]) -> Float64:
+    """``partition_nll`` of the answers of all folds, (M,), each under the labels (N,) made from the other folds."""
+    return np.concatenate([partition_nll(labels, *fold) for labels, fold in zip(made, folds, strict=True)])
 
 
 def two_rate_nll(labels: Ints, train: PairData, test: PairData) -> Float64:

@@ -129,13 +129,18 @@ def item_folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairDa
     return out
 
 
+def new_folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairData]]:
+    """``n`` (train, test) splits whose tests nothing learned by heart can help with: whole annotators where there are enough, else items."""
+    return folds(data, n, seed) if data.n_annotators >= FEWEST_ANNOTATORS else item_folds(data, n, seed)
+
+
 def folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairData]]:
     """``n`` (train, test) splits that test every pair once: by annotators where there are enough, else by pairs.
 
     By pairs, several answers about one pair stay together.
     """
     rng = np.random.default_rng(seed)
-    if data.annotator is not None and len(np.unique(data.annotator)) >= n:
+    if data.annotator is not None and len(np.unique(data.annotator)) >= max(n, FEWEST_ANNOTATORS):
         annotators = rng.permutation(np.unique(data.annotator))
         # Deal annotators out largest first, each to the fold with the fewest pairs so far.
         counts = np.bincount(data.annotator)
