@@ -282,3 +282,45 @@ def test_damaged_files_give_one_kind_of_error(tmp_path):
     assert refused > 100
     with pytest.raises(PairDataError):
         read(tmp_path, rng.bytes(1000))
+
+
+DEEP = 500_000
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        b")" + b"\x85" * DEEP,  # TUPLE1 of TUPLE1 ...
+        b"(" * DEEP + b"t" * DEEP,  # marks first
+        b")" + b"\x94h\x00\x86" * 2 + b"\x85" * DEEP,  # through the memo
+        b")" + b"K\x01\x86" * DEEP,
+    ],
+    ids=["one", "marks", "memo", "two"],
+)
+def test_deep_tuples_are_refused_before_they_are_made(tmp_path, nested):
+    """As a key such a tuple is hashed, and hashing it overruns the stack: Python ends, and no exception can be caught."""
+    for data in (b"\x80\x04" + nested + b".", b"\x80\x04}" + nested + b"K\x01s."):
+        with pytest.raises(UnsafeFileError, match="tuples in one another"):
+            read(tmp_path, data)
+
+
+def test_shallow_tuples_and_long_lists_of_them_are_read(tmp_path):
+    value = {(1, (2, (3, "x"))): [(k, (k, k)) for k in range(1000)], "t": tuple((k,) for k in range(50))}
+    for protocol in range(6):
+        assert read(tmp_path, pickle.dumps(value, protocol)) == value
+
+
+@pytest.mark.parametrize("code", ["U0", "S0"])
+def test_strings_of_no_length_claim_no_memory(tmp_path, code):
+    """numpy makes room for one character in each of them: a file of a hundred bytes would take gigabytes."""
+    good = pickle.dumps(np.zeros(3, "S7"), 2)
+    data = good.replace(b"S7", code.encode()).replace(b"\x00" * 21, b"")
+    with pytest.raises((UnsafeFileError, PairDataError)):
+        read(tmp_path, data)
+    direct = (
+        b"\x80\x02cnumpy.core.multiarray\nscalar\ncnumpy\ndtype\nX\x02\x00\x00\x00"
+        + code.encode()
+        + b"K\x00K\x01\x87RU\x00\x86R."
+    )
+    with pytest.raises(UnsafeFileError, match=code):
+        read(tmp_path, direct)

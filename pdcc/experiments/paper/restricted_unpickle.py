@@ -6,6 +6,7 @@ believes the file's flags (float64 that says it holds objects: numbers become po
 
 Admitted: dict, list, tuple, str, bytes, int, float, bool, None; numpy arrays, scalars and dtypes of bool, integer, float,
 complex, S and U kind. Refused: everything else, among it object arrays, records, sets and containers inside themselves.
+Tuples in tuples are counted before anything is loaded: hashing a deep one (as a key) would overrun the stack and end Python.
 A hostile file can still waste time (with keys that are slow to hash), but not memory.
 """
 
@@ -33,10 +34,10 @@ _STEPS = frozenset(
     """PROTO FRAME STOP MARK POP POP_MARK DUP NONE NEWTRUE NEWFALSE INT BININT BININT1 BININT2 LONG LONG1 LONG4 FLOAT
     BINFLOAT STRING BINSTRING SHORT_BINSTRING UNICODE BINUNICODE SHORT_BINUNICODE BINUNICODE8 BINBYTES SHORT_BINBYTES
     BINBYTES8 BYTEARRAY8 EMPTY_LIST LIST APPEND APPENDS EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3 EMPTY_DICT DICT SETITEM
-    SETITEMS EMPTY_SET ADDITEMS FROZENSET GET BINGET LONG_BINGET PUT BINPUT LONG_BINPUT MEMOIZE GLOBAL STACK_GLOBAL
+    SETITEMS GET BINGET LONG_BINGET PUT BINPUT LONG_BINPUT MEMOIZE GLOBAL STACK_GLOBAL
     REDUCE BUILD INST OBJ NEWOBJ NEWOBJ_EX""".split()
 )
-_DTYPE = re.compile(r"b1|[iu][1248]|f(2|4|8|16)|c(8|16|32)|[SU]\d{1,6}")
+_DTYPE = re.compile(r"b1|[iu][1248]|f(2|4|8|16)|c(8|16|32)|[SU][1-9]\d{0,5}")
 
 
 class _Refused(Exception):
@@ -75,18 +76,58 @@ def read_pickle(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Any:
 
 def _scan(data: bytes) -> None:
     """Look at every step before any is taken: a few bytes can ask for a memo, or a buffer, of any size."""
-    count, end = 0, 0
+    count, end, stack = 0, 0, _Depths()
     for opcode, argument, position in pickletools.genops(data):
         count, end = count + 1, (position or 0) + 1
         if opcode.name not in _STEPS:
+            if opcode.name in ("EMPTY_SET", "ADDITEMS", "FROZENSET"):
+                raise _Refused("a set")
             what = "a persistent id," if "PERSID" in opcode.name else "the step"
             raise _Refused(f"{what} {opcode.name} {_short(argument)}")
         if count > MAX_STEPS:
             raise _Refused(f"more than {MAX_STEPS} steps")
         if "PUT" in opcode.name and argument is not None and not 0 <= argument <= MAX_STEPS:
             raise _Refused("a memo entry beyond any the file can fill")
+        stack.take(opcode, argument)
     if end != len(data):
         raise ValueError(f"{len(data) - end} bytes after its end")
+
+
+class _Depths:
+    """What the unpickler's stack will hold: for each value, how many tuples are in one another there; None for a mark."""
+
+    def __init__(self) -> None:
+        self._stack: list[int | None] = []
+        self._memo: dict[int, int] = {}
+
+    def take(self, opcode: pickletools.OpcodeInfo, argument: Any) -> None:
+        """One step. Raises ``IndexError`` where the unpickler would find too little on its stack."""
+        name = opcode.name
+        if "PUT" in name or name == "MEMOIZE":
+            self._memo[len(self._memo) if name == "MEMOIZE" else int(argument)] = self._stack[-1] or 0
+        elif "GET" in name:
+            self._stack.append(self._memo.get(int(argument), 0))
+        elif name == "DUP":
+            self._stack.append(self._stack[-1])
+        elif name == "MARK":
+            self._stack.append(None)
+        else:
+            taken = self._taken(opcode)
+            depth = 1 + max(taken, default=0) if "TUPLE" in name else 0
+            if depth > MAX_DEPTH:
+                raise _Refused(f"more than {MAX_DEPTH} tuples in one another")
+            kept = taken[:1] if name in ("APPEND", "APPENDS", "SETITEM", "SETITEMS", "BUILD") else [depth]
+            self._stack += kept if opcode.stack_after else []
+
+    def _taken(self, opcode: pickletools.OpcodeInfo) -> list[int]:
+        """Take what a step takes off the stack: so many values, or all down to the last mark and so many below it."""
+        below = len(opcode.stack_before)
+        taken: list[int] = []
+        if pickletools.markobject in opcode.stack_before:
+            below = opcode.stack_before.index(pickletools.markobject)
+            while (value := self._stack.pop()) is not None:
+                taken.append(value)
+        return [self._stack.pop() or 0 for _ in range(below)][::-1] + taken
 
 
 class _Part:
