@@ -21,13 +21,33 @@ OFF_SIMPLEX = 1e-4
 
 
 def as_array(name: str, value: Any, dtype: Any = None) -> NDArray[Any]:
-    """``np.asarray`` with an error that names the argument."""
+    """``np.asarray`` with an error that names the argument; what an array would not show (a mask, a gradient, dates) is refused.
+
+    A tensor that requires a gradient is taken as the numbers it holds.
+    """
+    if hasattr(value, "detach"):  # a torch tensor, on whatever device
+        value = value.detach().cpu().numpy()
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        rows = np.ma.getmaskarray(value).reshape(len(value), -1).any(axis=1)
+        raise PairDataError(
+            name, "numbers without a mask", "masked entries", "Impute or drop them; .filled(...) does.", first_row(rows)
+        )
     try:
-        return np.asarray(value, dtype=dtype)
+        array = np.asarray(value, dtype=dtype)
+    except OverflowError as error:
+        raise PairDataError(name, "numbers that fit into 64 bits", "larger ones", "Use other units.") from error
     except ValueError as error:
         raise PairDataError(
             name, "rows of one length", f"a ragged list ({error})", "Give every row the same number of entries."
         ) from error
+    if array.dtype.kind in "mM":
+        raise PairDataError(
+            name,
+            "numbers",
+            f"dates or durations ({array.dtype})",
+            "Turn them into numbers, such as days since the first.",
+        )
+    return array
 
 
 def first_row(bad: Any) -> int:
@@ -44,8 +64,6 @@ def check_features(
     ``item_shape`` is the shape of an item, (d,) for a row, that an earlier fit of ``owner`` has fixed.
     """
     name = "X"
-    if hasattr(X, "detach"):  # a torch tensor, on whatever device
-        X = X.detach().cpu().numpy()
     if issparse(X):
         X = densified(X)
     array = as_array(name, X)
@@ -112,7 +130,15 @@ def _as_numbers(array: NDArray[Any], name: str) -> Float64:
         )
         # scikit-learn's checks want TypeError for what cannot be a number at all.
         raise error if isinstance(odd, str) else TypeError(str(error))
-    return array.astype(np.float64)
+    return _to_float(array, name)
+
+
+def _to_float(array: NDArray[Any], name: str) -> Float64:
+    """An object array of numbers in float64."""
+    try:
+        return array.astype(np.float64)
+    except OverflowError as error:
+        raise PairDataError(name, "numbers that float64 can hold", "larger ones", "Use other units.") from error
 
 
 def check_similar(similar: ArrayLike) -> Bools:
@@ -171,7 +197,7 @@ def _plain(array: NDArray[Any], name: str, how: str) -> NDArray[Any]:
     bad = [row for row, v in enumerate(array.tolist()) if not isinstance(v, numbers.Real | np.bool_)]
     if bad:
         raise PairDataError(name, how, f"{array[bad[0]]!r}", "Map the answers to 0 and 1.", bad[0])
-    return array.astype(np.float64)
+    return _to_float(array, name)
 
 
 def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
@@ -248,7 +274,10 @@ def check_number(
     )
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name}: expected {expected}, found {value!r} ({type(value).__name__}). Pass a number.")
-    number = float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number that no float can hold
+        number = math.inf
     if not math.isfinite(number) or number < low or number >= high or (open_low and number == low):
         raise ValueError(f"{name}: expected {expected}, found {value!r}. Choose a value in that range.")
 
@@ -261,6 +290,8 @@ def check_count(name: str, value: Any, low: int = 1) -> None:
         )
     if int(value) < low:
         raise ValueError(f"{name}: expected a whole number of at least {low}, found {value!r}. Raise it.")
+    if int(value) > LARGEST_SEED:  # nothing is counted so far, and 64 bits would not hold all that Python can
+        raise ValueError(f"{name}: expected a whole number of at most {LARGEST_SEED}, found a larger one. Lower it.")
 
 
 def check_device(device: Any) -> torch.device:
@@ -273,9 +304,10 @@ def check_device(device: Any) -> torch.device:
         raise ValueError(
             f"device: expected 'auto', 'cpu', 'cuda' or a torch device, found {device!r}. Pass one of these."
         ) from error
-    if found.type == "cuda" and not torch.cuda.is_available():
+    if found.type not in ("cpu", "cuda") or (found.type == "cuda" and not torch.cuda.is_available()):
+        lacking = "but no CUDA" if found.type == "cuda" else "which is neither the CPU nor CUDA"
         raise ValueError(
-            f"device: expected a device this machine has, found {device!r} but no CUDA. Pass device='cpu' or 'auto'."
+            f"device: expected a device this machine has, found {device!r} {lacking}. Pass device='cpu' or 'auto'."
         )
     return found
 
@@ -310,9 +342,12 @@ def show_progress(progress: bool | None) -> bool:
 def check_memberships(memberships: ArrayLike) -> Float64:
     """Rows (N, K) on the simplex as float64: clipped at 0 and divided by their sum, so float32 softmax output is welcome."""
     name = "memberships"
+    given = as_array(name, memberships)
     try:
-        F = np.array(memberships, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        if np.iscomplexobj(given):
+            raise ValueError("complex numbers")
+        F = np.array(given, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
         raise PairDataError(name, "numbers in rows of one length", str(error), "Pass an array (N, K).") from error
     if F.ndim != 2 or 0 in F.shape:
         raise PairDataError(
@@ -347,7 +382,13 @@ def check_memberships(memberships: ArrayLike) -> Float64:
 
 def check_matrix(name: str, value: ArrayLike, *, square: bool = False) -> Float64:
     """A finite 2D array in float64, square where asked for."""
-    array = np.asarray(value, dtype=np.float64)
+    given = as_array(name, value)
+    if np.iscomplexobj(given):
+        raise PairDataError(name, "real numbers", "complex ones", "Pass their real part, if that is meant.")
+    try:
+        array = given.astype(np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise PairDataError(name, "numbers", str(error), "Check how it was made.") from error
     good = array.ndim == 2 and array.size > 0 and bool(np.isfinite(array).all())
     if not good or (square and array.shape[0] != array.shape[1]):
         what = "a finite K x K matrix" if square else "a finite 2D array"

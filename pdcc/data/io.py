@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 import pandas as pd
@@ -26,7 +25,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
         raise PairDataError(
             str(path), "a parquet reader", "none installed", "Install one: pip install 'pdcc[parquet]'."
         ) from error
-    except (ValueError, OSError) as error:  # pandas' and pyarrow's parse errors are ValueErrors
+    except Exception as error:  # pandas' and pyarrow's parse errors are ValueErrors; a damaged file can raise others
         raise PairDataError(
             str(path), f"a readable {path.suffix} file", f"one that is not ({str(error).strip()})", "Write it again."
         ) from error
@@ -39,6 +38,8 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[Fe
     _must_exist(path)
     if path.suffix in (".csv", ".parquet"):
         table = read_table(path)
+        if not len(table.columns):
+            raise PairDataError(str(path), "at least one column", "none", "Check how the table was written.")
         if str(table.columns[0]) == "Unnamed: 0":
             raise PairDataError(
                 str(path),
@@ -78,11 +79,11 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[Fe
                 return matrix, None
             if len(names) == 1 or "X" in names:
                 return loaded["X" if "X" in names else names[0]], None
-    except (ValueError, OSError, EOFError, BadZipFile) as error:
+    except Exception as error:  # a damaged file can make numpy and zipfile raise almost anything, MemoryError included
         raise PairDataError(
             str(path),
             "a plain numeric array",
-            f"a file that is not one ({error})",
+            f"a file that is not one ({str(error) or type(error).__name__})",
             "Save it with np.save; object arrays are refused, since they can run code.",
         ) from error
     raise PairDataError(
