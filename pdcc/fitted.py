@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pdcc.arrays import Float64, Floats
-from pdcc.data.pairs import PairData
+from pdcc.data.pairs import PairData, plain_name
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import HeldOut, Split
 from pdcc.errors import ArtifactError
@@ -189,7 +189,7 @@ class Fitted:
             "scale": self.scaler.kind,
             "split_by": self.split.by,
             "answers": self.answers,
-            "annotators": [a if isinstance(a, str | int | float) else str(a) for a in self.annotators],
+            "annotators": [plain_name(a) for a in self.annotators],
             "status": self.status,
             "message": self.message,
             "history": self.history,
@@ -212,7 +212,7 @@ class Fitted:
                 raise ArtifactError(
                     f"{name}: expected the module that was fitted, since a run keeps its weights and no code, found none. Load with {name}=..., made as it was for the fit."
                 )
-        annotators = tuple(described["annotators"])
+        annotators = tuple(float(a["float"]) if isinstance(a, dict) else a for a in described["annotators"])
         labels = flat["model/partition"]
         shape = tuple(int(n) for n in described["item_shape"])
         scaler = Scaler(described["scale"], *(flat[f"scaler/{part}"].numpy() for part in SCALER_PARTS))

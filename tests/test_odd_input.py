@@ -149,3 +149,32 @@ def test_tensors_that_require_a_gradient_are_numbers():
 def test_devices_we_do_not_train_on_are_named(device):
     with pytest.raises(ValueError, match="neither the CPU nor CUDA"):
         check_device(device)
+
+
+@pytest.mark.parametrize("names", [["inf", "nan", "-inf"], ["NA", "null", "1.50"], ["1", "2", "inf"]])
+def test_names_are_names_in_files(tmp_path, names):
+    """Whatever pandas would make of them, annotators keep the names that the file gives them."""
+    rows = [f"{a},{b},{s},{name}" for (a, b), s, name in zip(PAIRS, SIMILAR, names, strict=True)]
+    (tmp_path / "pairs.csv").write_text("\n".join(["i,j,similar,annotator", *rows]))
+    np.save(tmp_path / "X.npy", X)
+    data = PairData.read(tmp_path / "X.npy", tmp_path / "pairs.csv")
+    assert [data.annotator_names[r] for r in data.annotator] == names
+    (tmp_path / "pairs.csv").write_text("\n".join(["i,j,similar,annotator", *rows, "0,2,1,"]))
+    with pytest.raises(PairDataError, match=r"annotator.*empty cell"):
+        PairData.read(tmp_path / "X.npy", tmp_path / "pairs.csv")
+
+
+def test_an_annotator_called_infinity_is_saved_and_loaded(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    features = y[:, None] + 0.1 * rng.normal(size=(40, 2))
+    pairs = rng.integers(40, size=(120, 2))
+    names = np.array([np.inf, -np.inf, 2.5])[rng.integers(3, size=120)]
+    given = features, pairs, y[pairs[:, 0]] == y[pairs[:, 1]], names
+    est = VolMaxDCC(2, confusion="per-annotator", volume=0.0, hidden=(4,), epochs=2, random_state=0).fit(*given)
+    est.save(tmp_path / "run")
+    loaded = VolMaxDCC.load(tmp_path / "run")
+    assert loaded.fitted_.annotators == (-np.inf, 2.5, np.inf)
+    np.testing.assert_array_equal(
+        loaded.predict_pairs(features, pairs, names), est.predict_pairs(features, pairs, names)
+    )

@@ -18,7 +18,7 @@ def read_table(path: str | Path) -> pd.DataFrame:
     _must_exist(path)
     try:
         if path.suffix == ".csv":
-            return pd.read_csv(path)
+            return _with_names(pd.read_csv(path), path)
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
     except ImportError as error:
@@ -30,6 +30,15 @@ def read_table(path: str | Path) -> pd.DataFrame:
             str(path), f"a readable {path.suffix} file", f"one that is not ({str(error).strip()})", "Write it again."
         ) from error
     raise PairDataError(str(path), "a .csv or .parquet file", f"the ending {path.suffix!r}", "Convert the table.")
+
+
+def _with_names(table: pd.DataFrame, path: Path) -> pd.DataFrame:
+    """The table, annotators by their names as written where pandas took some for numbers or nothing: "inf", "nan", "NA", "1.50"."""
+    column = "annotator"
+    if column in table and (table[column].dtype.kind == "f" or table[column].isna().any()):
+        text = pd.read_csv(path, usecols=[column], dtype=str, keep_default_na=False)[column]
+        table[column] = text.where(text != "", np.nan)
+    return table
 
 
 def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[Features, NDArray[Any] | None]:

@@ -1,6 +1,7 @@
 """PairData: the one validated form of features and answered pairs, and the ways to get there."""
 
 import hashlib
+import math
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -118,7 +119,7 @@ class PairData:
     def present(self) -> list[Any]:
         """The names of those annotators, as plain JSON."""
         known = [] if self.annotator is None else [self.annotator_names[r] for r in np.unique(self.annotator)]
-        return [name if isinstance(name, str | int | float) else str(name) for name in known]
+        return [plain_name(name) for name in known]
 
     def asked(self) -> Ints:
         """A number for each unordered pair that was asked about, (M,)."""
@@ -131,3 +132,10 @@ class PairData:
         for part in (self.i, self.j, self.similar):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()
+
+
+def plain_name(name: Any) -> Any:
+    """An annotator's name as plain JSON, which has no infinite numbers: those are {"float": "inf"}."""
+    if isinstance(name, float) and not math.isfinite(name):
+        return {"float": str(name)}
+    return name if isinstance(name, str | int | float) else str(name)
