@@ -146,8 +146,9 @@ def predict(
     from pdcc.data.columns import column_names
     from pdcc.data.io import read_features
     from pdcc.estimator import VolMaxDCC
-    from pdcc.storage.files import write_atomic
+    from pdcc.storage.files import check_output, write_atomic
 
+    target = check_output(output, [features])
     estimator = VolMaxDCC.load(run)
     X, ids = read_features(features, id_column=id_column)
     if (column_names(X) is None) == hasattr(estimator, "feature_names_in_"):
@@ -159,7 +160,7 @@ def predict(
         F = estimator.predict_proba(X)
     columns: dict[str, Any] = {"item": np.arange(len(F)) if ids is None else ids, "label": F.argmax(axis=1)}
     table = pd.DataFrame(columns | {f"m{k}": F[:, k] for k in range(F.shape[1])})
-    write_atomic(output, table.to_csv(index=False).encode())
+    write_atomic(target, table.to_csv(index=False).encode())
     typer.echo(f"Memberships of {len(F)} items in {output}.")
 
 
@@ -187,8 +188,9 @@ def diagnose(
     from pdcc.estimator import VolMaxDCC
     from pdcc.identifiability.diagnose import diagnose as run_diagnosis
     from pdcc.storage import run as runs
-    from pdcc.storage.files import write_atomic
+    from pdcc.storage.files import check_output, write_atomic
 
+    target = None if output is None else check_output(output, [] if features is None else [features])
     estimator = VolMaxDCC.load(run)
     data = runs.read_data(run, features)
     progress = sys.stderr.isatty()
@@ -196,8 +198,8 @@ def diagnose(
         estimator.fitted_, data, draws=draws, n_restarts=restarts, eps=eps, random_state=seed, progress=progress
     )
     typer.echo(str(found))
-    if output is not None:
-        write_atomic(output, json.dumps(found.to_dict(), indent=1).encode())
+    if target is not None:
+        write_atomic(target, json.dumps(found.to_dict(), indent=1).encode())
         typer.echo(f"\nAll of it, with every number, is in {output}.")
     if strict and found.overall != "supported":
         raise typer.Exit(1)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -14,6 +15,9 @@ from torch import Tensor
 from pdcc.errors import ArtifactError
 
 FORMAT = "pdcc-state-1"
+# The files of a run directory, by whose first it is known.
+RUN_MARK = "run.json"
+RUN_FILES = (RUN_MARK, "begun.json", "pairs.safetensors", "features.npy")
 
 
 def write_atomic(path: Path, payload: bytes) -> None:
@@ -30,6 +34,28 @@ def write_atomic(path: Path, payload: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def check_output(path: Path, inputs: Sequence[Path] = ()) -> Path:
+    """Where a result is to be written, behind symbolic links. Raises ``ArtifactError`` for what must not be replaced.
+
+    That is: anything but an ordinary file, what is read from (``inputs``), and a run's own files.
+    """
+    target = path.resolve()
+    what = None
+    if target.is_dir():
+        what = "a directory"
+    elif target.exists() and not target.is_file():
+        what = "a device or a pipe"
+    elif target.exists() and any(given.exists() and target.samefile(given) for given in inputs):
+        what = "what is to be read"
+    elif (target.parent / RUN_MARK).exists() and (target.name in RUN_FILES or target.name.startswith("model-")):
+        what = "a file of a run"
+    if what is not None:
+        raise ArtifactError(
+            f"{path}: expected a new or an ordinary file to write to, found {what}. Choose another path."
+        )
+    return target
 
 
 def _umask() -> int:
@@ -57,11 +83,24 @@ def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             if FORMAT not in header:
                 raise ArtifactError(f"{path}: expected a file of format {FORMAT}, found one with {sorted(header)}.")
             meta = json.loads(header[FORMAT])
+            if not isinstance(meta, dict):
+                raise KeyError(FORMAT)
             # Copies: what comes out of the file is mapped to it, and would change or break off with it.
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}
-    except (SafetensorError, OSError, json.JSONDecodeError, KeyError) as error:
+    except (SafetensorError, OSError, json.JSONDecodeError, KeyError, RecursionError) as error:
         raise ArtifactError(f"{path}: not a readable pdcc state file ({error}). Restore it or train again.") from error
     return tensors, meta
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises ``ArtifactError`` for anything else, however deep it is nested."""
+    try:
+        body = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ArtifactError(f"{path}: not readable as JSON ({error}). Restore it or fit again.") from error
+    if not isinstance(body, dict):
+        raise ArtifactError(f"{path}: expected a JSON object, found a {type(body).__name__}. Restore it or fit again.")
+    return body
 
 
 def file_hash(path: Path) -> str:

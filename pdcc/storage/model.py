@@ -8,13 +8,13 @@ from typing import Any
 from torch import Tensor
 
 from pdcc.errors import ArtifactError
-from pdcc.storage.files import file_hash, load_state, pack_state, write_atomic
+from pdcc.storage.files import RUN_FILES, file_hash, load_state, pack_state, read_json, write_atomic
 from pdcc.storage.provenance import package_versions
 
 FORMAT = "pdcc-run-1"
-DESCRIPTION = "run.json"
-BEGUN = "begun.json"
-PAIRS = "pairs.safetensors"
+DESCRIPTION, BEGUN, PAIRS, FEATURES = RUN_FILES
+# Tensors whose numbers are all finite in a fit that can be used.
+LEARNED = ("model/", "guide/", "memberships", "agreement")
 
 
 def save_run(
@@ -66,16 +66,10 @@ def load_run(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise ArtifactError(
             f"{path}: expected a pdcc run (a directory with {DESCRIPTION}), found none. Check the path."
         )
-    try:
-        body = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    body = read_json(path / DESCRIPTION)
+    if body.get("format") != FORMAT:
         raise ArtifactError(
-            f"{path / DESCRIPTION}: not readable as JSON ({error}). Restore it or fit again."
-        ) from error
-    if not isinstance(body, dict) or body.get("format") != FORMAT:
-        found = body.get("format") if isinstance(body, dict) else type(body).__name__
-        raise ArtifactError(
-            f"{path}: expected a run of format {FORMAT}, found {found!r}. It was written by another program or version."
+            f"{path}: expected a run of format {FORMAT}, found {body.get('format')!r}. It was written by another program or version."
         )
     if body.get("description_sha256") != _body_hash(body):
         raise ArtifactError(f"{path / DESCRIPTION}: was altered after it was written. Restore it or fit again.")
@@ -88,4 +82,7 @@ def load_run(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             f"{file}: its content is not what {DESCRIPTION} recorded. It was altered or damaged; restore it or fit again."
         )
     tensors, _ = load_state(file)
+    odd = [name for name, value in tensors.items() if name.startswith(LEARNED) and not bool(value.isfinite().all())]
+    if odd:
+        raise ArtifactError(f"{file}: expected finite numbers, found others in {odd[0]}. Restore it or fit again.")
     return tensors, body

@@ -16,12 +16,11 @@ from pdcc.data.columns import column_names
 from pdcc.data.io import read_features
 from pdcc.data.pairs import PairData
 from pdcc.errors import ArtifactError
-from pdcc.storage.files import file_hash, load_state, save_state, write_atomic
-from pdcc.storage.model import BEGUN, DESCRIPTION, PAIRS, load_run, save_run
+from pdcc.storage.files import file_hash, load_state, read_json, save_state, write_atomic
+from pdcc.storage.model import BEGUN, DESCRIPTION, FEATURES, PAIRS, load_run, save_run
 from pdcc.validation import check_features
 
 CHECKPOINTS = "checkpoints"
-FEATURES = "features.npy"
 # What users call what a run remembers.
 WORDS = {"features_sha256": "the features file", "pairs_sha256": "the pairs file", "random_state": "the seed"}
 
@@ -62,10 +61,9 @@ def begin(run: Path, source: Source, params: dict[str, Any], *, resume: bool, ov
             f"{run}: holds a run that was not made by this command. Choose another directory, or replace it with --overwrite."
         )
     if begun:
-        earlier = json.loads((run / BEGUN).read_text(encoding="utf-8"))
-        changed = [
-            k for part in plan for k in plan[part] if _relevant(k) and earlier.get(part, {}).get(k) != plan[part][k]
-        ]
+        earlier = read_json(run / BEGUN)
+        known = {part: earlier[part] if isinstance(earlier.get(part), dict) else {} for part in plan}
+        changed = [k for part in plan for k in plan[part] if _relevant(k) and known[part].get(k) != plan[part][k]]
         if changed:
             raise ArtifactError(
                 f"{run}: cannot resume, since {', '.join(WORDS.get(k, k) for k in changed)} changed since the run began. Use the same data and options, or --overwrite."
@@ -91,7 +89,8 @@ def finish(
         parts["annotator"] = torch.as_tensor(data.annotator)
     names = [str(name) for name in data.annotator_names]
     save_state(run / PAIRS, parts, {"annotator_names": names})
-    save_run(run, tensors, description, extra={"source": source if isinstance(source, str) else vars(source)})
+    extra = {"source": source if isinstance(source, str) else vars(source), "answers_sha256": file_hash(run / PAIRS)}
+    save_run(run, tensors, description, extra=extra)
     shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
 
 
@@ -107,11 +106,16 @@ def read_data(run: Path, features: Path | None = None) -> PairData:
 
     The features' hash must be the one recorded, where one was: other numbers would be diagnosed as if they had been fitted.
     """
-    source = load_run(run)[1].get("source")
+    body = load_run(run)[1]
+    source = body.get("source")
+    if not (run / PAIRS).is_file() or file_hash(run / PAIRS) != body.get("answers_sha256"):
+        raise ArtifactError(
+            f"{run / PAIRS}: not the answers this run was fitted to. They were altered or damaged; restore them or fit again."
+        )
     own = run / FEATURES
     if isinstance(source, dict):
-        path = Path(source["features"]) if features is None else features
-        id_column, digest = source.get("id_column"), source["features_sha256"]
+        path = Path(str(source.get("features"))) if features is None else features
+        id_column, digest = source.get("id_column"), source.get("features_sha256")
     elif own.is_file() and features is None:
         path, id_column, digest = own, None, file_hash(own)
     elif features is not None:
