@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pyro
 import torch
 
+from pdcc.exclusive import exclusive
 from pdcc.models.modules import plain_weights
 
 
@@ -28,6 +29,7 @@ def isolated(seed: int, device: torch.device, *, small: bool = True) -> Iterator
     """
     devices = [device] if device.type == "cuda" else []
     with (
+        exclusive(),
         one_thread() if small else contextlib.nullcontext(),
         plain_weights(),
         pyro.settings.context(

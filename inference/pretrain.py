@@ -18,6 +18,7 @@ from pdcc.inference.batches import epoch_order
 from pdcc.inference.epoch_loop import descend, snapshot
 from pdcc.inference.isolation import isolated
 from pdcc.models.baselines.autoencoder import Autoencoder
+from pdcc.models.modules import seeded
 from pdcc.storage.files import load_state, save_state
 
 logger = logging.getLogger(__name__)
@@ -51,8 +52,7 @@ def pretrained_autoencoder(
     The directory ``store`` keeps one file for each combination of features and configuration: it is read where it
     exists and written where it does not. ``dropout`` is for later: the corruption is pretraining's own noise.
     """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(config.seed)
+    with seeded(config.seed):
         net = Autoencoder(x.shape[1], config.hidden, config.latent, dropout)
     if store is None:
         pretrain(net.to(x.device), x, config, progress=progress)

@@ -21,6 +21,7 @@ from pdcc.models.confusion import (
     StochasticConfusion,
 )
 from pdcc.models.membership import Membership
+from pdcc.models.modules import seeded
 
 
 class LastLayerModel(AnnotationModel):
@@ -48,7 +49,7 @@ class LastLayerModel(AnnotationModel):
     ):
         K = fitted.membership.n_clusters
         labels = fitted.partition if len(fitted.partition) else None
-        with torch.random.fork_rng(devices=[]):
+        with seeded():
             net = Membership(n_basis, K, ())  # of its kind only: the weights are sampled
         super().__init__(
             net,

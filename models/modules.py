@@ -12,6 +12,8 @@ from pyro.nn import PyroModule, PyroSample
 from pyro.nn.module import to_pyro_module_
 from torch import nn
 
+from pdcc.exclusive import exclusive
+
 _PLAIN: ContextVar[bool] = ContextVar("plain_weights", default=False)
 
 
@@ -24,10 +26,18 @@ def plain_weights() -> Iterator[None]:
     """
     token = _PLAIN.set(True)
     try:
-        with pyro.settings.context(module_local_params=True):  # for modules that are not ours
+        with exclusive(), pyro.settings.context(module_local_params=True):  # for modules that are not ours
             yield
     finally:
         _PLAIN.reset(token)
+
+
+@contextmanager
+def seeded(seed: int = 0) -> Iterator[None]:
+    """Torch's random numbers from ``seed`` on within, and as they were afterwards: for new weights."""
+    with exclusive(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        yield
 
 
 class Module(PyroModule):  # type: ignore[misc]

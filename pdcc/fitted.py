@@ -16,7 +16,7 @@ from pdcc.errors import ArtifactError
 from pdcc.inference import FitStatus, PairTensors, map_guide, memberships, pair_agreement, point_values
 from pdcc.inference.guides import MapGuide
 from pdcc.models import AnnotationModel, PairBatch
-from pdcc.models.modules import plain_weights
+from pdcc.models.modules import plain_weights, seeded
 from pdcc.models.objective import annotator_columns
 from pdcc.training import OWN, OwnParts, Specification, TrainConfig, build, make_net
 
@@ -216,7 +216,7 @@ class Fitted:
         labels = flat["model/partition"]
         shape = tuple(int(n) for n in described["item_shape"])
         scaler = Scaler(described["scale"], *(flat[f"scaler/{part}"].numpy() for part in SCALER_PARTS))
-        with torch.random.fork_rng(devices=[]):
+        with seeded():
             net = make_net(config, scaler.scaled(shape), own).to(device)
             partition = labels.to(device) if len(labels) else None
             known = len(annotators) if any(name.startswith("guide/annotator_shift") for name in flat) else 0

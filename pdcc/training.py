@@ -20,6 +20,7 @@ from pdcc.inference.guides import MapGuide
 from pdcc.inference.isolation import isolated
 from pdcc.inference.warmstart import warm_start
 from pdcc.models import CONFUSIONS, AnnotationModel, Membership, NetworkMembership, make_confusion
+from pdcc.models.modules import seeded
 from pdcc.validation import check_count, check_number, check_one_of
 
 INITS = ("pairs", "kmeans", "random")
@@ -156,8 +157,7 @@ def make_net(config: TrainConfig, item_shape: tuple[int, ...], own: OwnParts) ->
 
 def first_net(config: TrainConfig, x: Tensor, labels: Tensor | None, seed: int, own: OwnParts) -> Membership:
     """f_theta as training finds it: random, then fitted to ``labels`` (N,) where there are any."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         net = make_net(config, tuple(x.shape[1:]), own).to(x.device)
     if own.network is not None:
         try:

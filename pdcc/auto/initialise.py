@@ -14,7 +14,6 @@ from functools import cached_property
 
 import numpy as np
 from sklearn.decomposition import PCA
-from threadpoolctl import threadpool_limits
 
 from pdcc.arrays import Float32, Float64, Floats, Ints
 from pdcc.auto.calibration import BLEND, CLEARLY, COMPONENTS, FOLDS, LEADING, PARTS, TRIAL_ITEMS
@@ -24,6 +23,7 @@ from pdcc.auto.signals import answer_counts, cross_validated, evidence
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES, Scaler
 from pdcc.data.splits import folds as folds_of
+from pdcc.exclusive import one_core
 from pdcc.partition.kmeans import centroids, enough_tries, kmeans
 
 PARTITIONS, SHAPES = ("plain", "guided", "grouped"), ("one shape", "own shapes")
@@ -48,7 +48,7 @@ class Partitioner:
     @cached_property
     def components(self) -> Float64:
         """Principal components (N, p) of the features."""
-        with threadpool_limits(limits=1), np.errstate(invalid="ignore"):  # shares of the variance of constant features
+        with one_core(), np.errstate(invalid="ignore"):  # shares of the variance of constant features
             most = min(COMPONENTS * self.K, *self.X.shape)
             found = PCA(most, random_state=self.seed).fit_transform(self.X.astype(np.float64))
         # Whitening would blow components that are only rounding up to the size of the others.
@@ -86,7 +86,7 @@ class Partitioner:
     def _partition(self, base: str, pairs: PairData) -> Ints:
         if base == "plain":
             return self.unmoved
-        with threadpool_limits(limits=1):
+        with one_core():
             space = self.embed(pairs)
             if base == "grouped":
                 return regrouped(*self._parts(space), self.K, pairs, self.seed)

@@ -7,11 +7,11 @@ mean-field EM from given labels. Affine changes of the features change nothing b
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from threadpoolctl import threadpool_limits
 
 from pdcc.arrays import Float64, Ints
 from pdcc.auto.calibration import TRIAL_ITEMS
 from pdcc.data.pairs import PairData
+from pdcc.exclusive import one_core
 
 # Rounds of EM, rounds of messages between answered items in each, and the mean change of a membership that ends it.
 ROUNDS, MESSAGES, SETTLED = 25, 3, 1e-3
@@ -31,7 +31,7 @@ def mixture(
     R = np.full((len(some), n_clusters), 0.1 / n_clusters)
     R[np.arange(len(some)), labels[rows]] += 0.9
     same, different = (_links(i[kept], j[kept], len(some)) for kept in (similar, ~similar))
-    with threadpool_limits(limits=1):
+    with one_core():
         for _ in range(ROUNDS):
             clusters = _clusters(some, R, whole, own_shapes)
             by_features = _log_joint(some, clusters)

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.mixture import GaussianMixture
-from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
 from pdcc.arrays import Float64, Ints
 from pdcc.baselines.deep import DeepPairClusterer, TrainEpoch, label_moments
+from pdcc.exclusive import one_core
 from pdcc.inference.batches import PairTensors, epoch_order
 from pdcc.inference.elbo import negative_elbo
 from pdcc.inference.epoch_loop import descend
@@ -170,7 +170,7 @@ def mixture_batch(pairs: PairTensors, items: Tensor, index: Tensor) -> MixtureBa
 
 def _mixture(codes: Float64, n_clusters: int, seed: int) -> tuple[Float64, Float64]:
     """Means and variances (K, L) of a diagonal Gaussian mixture of the codes, the best of three."""
-    with threadpool_limits(limits=1), warnings.catch_warnings():
+    with one_core(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not be at the optimum
         found = GaussianMixture(n_clusters, covariance_type="diag", n_init=3, random_state=seed).fit(codes)
     return np.asarray(found.means_), np.asarray(found.covariances_)

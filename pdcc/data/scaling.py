@@ -4,9 +4,9 @@ import logging
 from dataclasses import dataclass, replace
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from pdcc.arrays import Float32, Float64, Floats
+from pdcc.exclusive import one_core
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ def _leading(rows: Float32, most: int) -> Float64:
     for begin in range(0, len(rows), ROWS_AT_ONCE):
         part = rows[begin : begin + ROWS_AT_ONCE].astype(np.float64)
         second += part.T @ part
-    with threadpool_limits(limits=1):
+    with one_core():
         values, axes = np.linalg.eigh(second / len(rows))
     values, axes = values[-most:], axes[:, -most:]
     # An eigenvector's sign is arbitrary; a rule for it keeps results the same under rounding.

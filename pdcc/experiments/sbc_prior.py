@@ -23,6 +23,7 @@ from pdcc.inference.variational import svi_posterior
 from pdcc.metrics import align
 from pdcc.models import AnnotationModel, Membership, PairBatch, StochasticConfusion
 from pdcc.models.last_layer import LastLayerModel
+from pdcc.models.modules import seeded
 from pdcc.posterior.draws import Sampled
 from pdcc.posterior.last_layer import LastLayer, last_layer_draws
 from pdcc.posterior.refits import ensemble_draws
@@ -130,8 +131,7 @@ def _ensemble(problem: Problem, seed: int, chains: int = 4, draws: int = 25) -> 
     pairs = problem.pairs
     K, r = problem.truth.shape[1], pairs.x.shape[1]
     nets: list[Membership] = []
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    with seeded(seed):
         for _ in range(chains):
             nets += [Membership(r, K, ()).double()] * draws
     M = len(pairs)

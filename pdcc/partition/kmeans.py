@@ -8,9 +8,9 @@ import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn import cluster
 from sklearn.exceptions import ConvergenceWarning
-from threadpoolctl import threadpool_limits
 
 from pdcc.arrays import Float64, Floats, Ints
+from pdcc.exclusive import one_core
 from pdcc.partition.links import members
 
 # Up to so many items, K-means is cheap and its optima are few and far apart: so many times more tries.
@@ -21,7 +21,7 @@ MORE_TRIES = 3
 @contextmanager
 def steady() -> Iterator[None]:
     """One thread: parallel K-means adds partial sums in a random order, and a seed must fix everything."""
-    with threadpool_limits(limits=1), warnings.catch_warnings():
+    with one_core(), warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # fewer distinct items than clusters: some stay empty
         yield
 
