@@ -305,7 +305,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ValueError, TypeError, OSError) as error:
         if "--debug" in arguments:
             raise
-        typer.echo(f"pdcc: {error}", err=True)
+        from pdcc.errors import printable
+
+        typer.echo(f"pdcc: {printable(str(error))}", err=True)
         code = 2
     finally:
         log = logging.getLogger("pdcc")

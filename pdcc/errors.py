@@ -32,6 +32,11 @@ class CertificateError(RuntimeError):
     """A certificate that does not prove what the result claims."""
 
 
+def printable(text: str) -> str:
+    """Text from users as a terminal may show it: what would steer the terminal is spelled out."""
+    return "".join(c if c.isprintable() or c == "\n" else c.encode("unicode_escape").decode() for c in text)
+
+
 def expect(holds: bool, argument: str, expected: str, found: Any, fix: str) -> None:
     """Raise a ``ValueError`` about ``argument`` unless the condition holds."""
     if not holds:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pdcc.arrays import Float64, Floats
 from pdcc.data.pairs import PairData, plain_name
-from pdcc.data.scaling import Scaler
+from pdcc.data.scaling import Scaler, check_scaled
 from pdcc.data.splits import HeldOut, Split
 from pdcc.errors import ArtifactError
 from pdcc.inference import FitStatus, PairTensors, map_guide, memberships, pair_agreement, point_values
@@ -138,7 +138,7 @@ class Fitted:
 
     def scaled(self, features: Floats) -> Tensor:
         """Features (n, d) as the model takes them."""
-        return torch.as_tensor(self.scaler(features)).to(self.device)
+        return torch.as_tensor(check_scaled(self.scaler(features))).to(self.device)
 
     def memberships(self, features: Floats) -> Float64:
         """Memberships (n, K) of items by their features (n, d)."""

@@ -212,6 +212,8 @@ def check_pairs(pairs: ArrayLike, n_items: int) -> Ints:
         )
     if len(array) == 0:
         raise PairDataError("pairs", "at least one pair", "none", "Check how the pairs were read.")
+    if array.dtype == object and all(type(v) is int or isinstance(v, np.integer) for v in array.ravel().tolist()):
+        array = as_array("pairs", array, dtype=np.int64)  # as pandas' own whole numbers come
     if not np.issubdtype(array.dtype, np.integer):
         raise PairDataError(
             "pairs",

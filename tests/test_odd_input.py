@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from pdcc import PairData, VolMaxDCC, check_ssc
+from pdcc.baselines import KMeans
+from pdcc.cli import main
 from pdcc.data.io import read_features, read_table
 from pdcc.errors import PairDataError
 from pdcc.validation import check_count, check_device, check_features, check_matrix, check_number, check_similar
@@ -178,3 +180,55 @@ def test_an_annotator_called_infinity_is_saved_and_loaded(tmp_path):
     np.testing.assert_array_equal(
         loaded.predict_pairs(features, pairs, names), est.predict_pairs(features, pairs, names)
     )
+
+
+@pytest.mark.parametrize("size", [1e25, 1e38, 1e300])
+def test_numbers_too_large_to_be_squared_are_refused_and_scaled_ones_are_not(size):
+    rng = np.random.default_rng(0)
+    y = np.arange(40) % 2
+    features = (y[:, None] + 0.1 * rng.normal(size=(40, 3))) * size
+    pairs = rng.integers(40, size=(80, 2))
+    given = pairs, y[pairs[:, 0]] == y[pairs[:, 1]]
+    how = {"epochs": 2, "hidden": (4,), "random_state": 0, "confusion": "none", "volume": 0.0}
+    with pytest.raises(PairDataError, match="X: expected numbers whose squares"):
+        VolMaxDCC(2, scale=None, **how).fit(features, *given)
+    est = VolMaxDCC(2, **how).fit(features, *given)
+    assert np.isfinite(est.memberships_).all()
+    unscaled = VolMaxDCC(2, scale=None, **how).fit(features / size, *given)
+    with pytest.raises(PairDataError, match="X: expected numbers whose squares"):
+        unscaled.predict(features)
+
+
+def test_answers_about_one_pair_alone_are_fitted_or_refused_in_words():
+    est = VolMaxDCC(2, epochs=2, hidden=(4,), random_state=0).fit(X, [[0, 1]] * 10, [1, 0] * 5)
+    assert np.isfinite(est.memberships_).all()
+    assert est.report_.start_kind == "plain"
+    with pytest.raises(PairDataError, match="pairs: expected answers about at least"):
+        VolMaxDCC("auto").fit(X, [[0, 1]] * 10, [1, 0] * 5)
+    assert KMeans(2, scale="auto", random_state=0).fit(X, [[0, 1]] * 10, [1, 0] * 5).labels_.shape == (6,)
+
+
+def test_pandas_own_whole_numbers_are_row_numbers():
+    table = pd.DataFrame({"i": [0, 2, 4], "j": [1, 3, 5], "similar": SIMILAR}).astype({"i": "Int64", "j": "Int64"})
+    assert PairData.from_frame(X, table).i.tolist() == [0, 2, 4]
+    assert PairData.from_arrays(X, table[["i", "j"]], SIMILAR).j.tolist() == [1, 3, 5]
+    with pytest.raises(PairDataError, match="integers"):
+        PairData.from_arrays(X, np.array([[True, False]], dtype=object), [1])
+
+
+def test_ids_may_be_tuples():
+    ids = [("a", k) for k in range(6)]
+    pairs = [(ids[0], ids[1]), (ids[2], ids[5])]
+    data = PairData.from_arrays(X, pairs, [1, 0], item_ids=ids)
+    assert data.i.tolist() == [0, 2]
+    assert data.j.tolist() == [1, 5]
+
+
+def test_names_cannot_steer_the_terminal(tmp_path, capsys):
+    (tmp_path / "X.csv").write_text("a\x1b[31m,b\n0,1\n1,2\n")
+    (tmp_path / "pairs.csv").write_text("i,j\x1b]0;mine\x07,similar\n0,1,1\n")
+    with pytest.raises(SystemExit):
+        main(["fit", str(tmp_path / "X.csv"), str(tmp_path / "pairs.csv"), "-k", "2", "-o", str(tmp_path / "run")])
+    said = capsys.readouterr().err
+    assert "\x1b" not in said
+    assert "\\x1b]0;mine\\x07" in said

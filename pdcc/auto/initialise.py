@@ -21,7 +21,7 @@ from pdcc.auto.mixture import mixture
 from pdcc.auto.rules import Rows, choose, within_reach
 from pdcc.auto.signals import answer_counts, cross_validated, evidence
 from pdcc.data.pairs import PairData
-from pdcc.data.scaling import SCALES, Scaler
+from pdcc.data.scaling import SCALES, Scaler, check_scaled
 from pdcc.data.splits import folds as folds_of
 from pdcc.exclusive import one_core
 from pdcc.partition.kmeans import centroids, enough_tries, kmeans
@@ -199,9 +199,9 @@ def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
     Cross-validated over answers: a partition into few parts remembers nothing of single items. Of the ways that folds cannot
     tell apart, the one is taken that, made from all answers, makes them likeliest: any way may be unlucky once.
     """
-    if init == "kmeans":
-        return Start("plain", way.unmoved, way.unmoved, None, ())
     folds = folds_of(shown, FOLDS, way.seed)
+    if init == "kmeans" or not folds:
+        return Start("plain", way.unmoved, way.unmoved, None, ())
     made = [way.make_all(train) for train, _ in folds]
     nll = [cross_validated([labels[kind] for labels in made], folds) for kind in STARTS]
     final = way.make_all(shown)
@@ -225,10 +225,10 @@ def make_ways(
     And the table of what was compared. project: keep the ``LEADING`` components of unit rows only.
     """
     scalers = [Scaler.fit(features, kind, LEADING if project else None) for kind in kinds]
-    ways = [(scaler, Partitioner(scaler(features), n_clusters, seed)) for scaler in scalers]
-    if len(ways) == 1:
-        return ways, ()
+    ways = [(scaler, Partitioner(check_scaled(scaler(features)), n_clusters, seed)) for scaler in scalers]
     folds = folds_of(shown, FOLDS, seed)
+    if len(ways) == 1 or not folds:
+        return ways[:1], ()
     nll = [cross_validated([way.make("guided", train) for train, _ in folds], folds) for _, way in ways]
     table = choose([f"{scale_name(kind)}, first look" for kind in kinds], nll).table
     return [way for way, near in zip(ways, within_reach(nll, CLEARLY), strict=True) if near], table
@@ -243,6 +243,6 @@ def scaled_start(
     kinds = SCALES if scale == "auto" else (scale,)
     for scaler, way in make_ways(features, shown, n_clusters, kinds, seed)[0]:
         start = make_start(way, init, shown)
-        nll = cross_validated([start.labels] * len(folds), folds) if start.nll is None else start.nll
-        found.append((float(nll.mean()), scaler, start))
+        nll = cross_validated([start.labels] * len(folds), folds) if start.nll is None and folds else start.nll
+        found.append((0.0 if nll is None else float(nll.mean()), scaler, start))
     return min(found, key=lambda one: one[0])[1:]

@@ -19,6 +19,7 @@ from pdcc.auto.signals import answer_counts, two_rate_nll
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import folds as folds_of
+from pdcc.errors import PairDataError
 from pdcc.partition.kmeans import kmeans
 
 logger = logging.getLogger(__name__)
@@ -39,6 +40,13 @@ def choose_n_clusters(
     wide = data.features[0].size >= WIDE
     kinds = (("standard", "unit") if wide else ("standard",)) if scale == "auto" else (scale,)
     folds = folds_of(data, FOLDS, seed)
+    if not folds:
+        raise PairDataError(
+            "pairs",
+            f"answers about at least {FOLDS} pairs to count clusters by",
+            "fewer",
+            "Ask more pairs, or give n_clusters.",
+        )
     found = []
     for kind in kinds:
         way = Partitioner(Scaler.fit(data.features, kind)(data.features), max(values), seed)

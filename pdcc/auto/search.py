@@ -17,7 +17,6 @@ from pdcc.auto.signals import constant_nll, partition_agreement, partition_nll, 
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import HeldOut, Split, hold_out, new_folds
-from pdcc.errors import PairDataError
 from pdcc.fitted import FitReport, Fitted, Usefulness
 from pdcc.inference import FitStatus, memberships, point_agreement
 from pdcc.metrics import acc
@@ -89,10 +88,6 @@ def prepare(data: PairData, config: TrainConfig, device: torch.device, own: OwnP
     ways, rows = make_ways(data.features, shown, config.n_clusters, kinds, config.seed, project=own.network is None)
     routes = []
     for scaler, way in ways:
-        if not np.isfinite(way.X).all():
-            raise PairDataError(
-                "X", "numbers that float32 can hold", "larger ones", "Use scale='standard', or other units."
-            )
         start = None if config.init == "random" else make_start(way, config.init, shown)
         x = torch.as_tensor(way.X.reshape(-1, *scaler.scaled(data.features.shape[1:]))).to(device)
         routes.append(Route(scaler, x, start))

@@ -284,6 +284,10 @@ def check_ids(name: str, item_ids: Collection[Any], n_items: int | None = None) 
 def look_up(pairs: ArrayLike, ids: NDArray[Any], home: str) -> Ints:
     """Row numbers (M, 2) of pairs (M, 2) of ids, as numbered in ``ids`` (N,), which are called ``home``."""
     ends = as_array("pairs", pairs, dtype=object)
+    if ends.ndim == 3:  # ids that are tuples, all of one length
+        inner, ends = ends, np.empty(ends.shape[:2], dtype=object)
+        for m, k in np.ndindex(ends.shape):
+            ends[m, k] = tuple(inner[m, k])
     if ends.ndim != 2 or ends.shape[1] != 2:
         raise PairDataError(
             "pairs", "shape (M, 2), two item ids per pair", f"shape {ends.shape}", "Stack the two endpoints."

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pdcc.arrays import Float32, Float64, Floats
+from pdcc.errors import PairDataError
 from pdcc.exclusive import one_core
 
 logger = logging.getLogger(__name__)
@@ -103,6 +104,18 @@ class Scaler:
                 part *= np.sqrt(part.shape[1]) / np.where(length > 0, length, 1.0)
             out[rows] = part @ self.axes if self.axes.size else part
         return out.reshape(len(X), *self.scaled(X.shape[1:]))
+
+
+def check_scaled(x: Float32) -> Float32:
+    """Scaled items x (n, ...), unless float32 cannot hold them and the length of an item: raises ``PairDataError`` then."""
+    with np.errstate(over="ignore"):
+        fits = np.isfinite(np.square(x.reshape(len(x), -1)).sum(axis=1))
+    if not fits.all():
+        raise PairDataError(
+            "X", "numbers whose squares float32 can hold", "larger ones", "Use scale='standard', or other units.",
+            int(np.flatnonzero(~fits)[0]),
+        )  # fmt: skip
+    return x
 
 
 def _leading(rows: Float32, most: int) -> Float64:

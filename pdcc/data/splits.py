@@ -137,7 +137,8 @@ def new_folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairDat
 def folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairData]]:
     """``n`` (train, test) splits that test every pair once: by annotators where there are enough, else by pairs.
 
-    By pairs, several answers about one pair stay together.
+    By pairs, several answers about one pair stay together. Empty where so few pairs were asked about that a split would have no
+    answers on one side.
     """
     rng = np.random.default_rng(seed)
     if data.annotator is not None and len(np.unique(data.annotator)) >= max(n, FEWEST_ANNOTATORS):
@@ -153,4 +154,5 @@ def folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairData]]:
         asked = data.asked()
         first = np.unique(asked, return_index=True)[1]
         fold = rng.permutation(np.arange(len(data)) % n)[first[asked]]
-    return [(data.subset(fold != k), data.subset(fold == k)) for k in range(n)]
+    parts = [(data.subset(fold != k), data.subset(fold == k)) for k in range(n)]
+    return parts if all(len(train) and len(test) for train, test in parts) else []
