@@ -85,7 +85,7 @@ def test_digits_lost_before_we_could_centre_are_said(caplog):
 def test_huge_numbers_are_scaled_or_refused():
     huge = X * 1e300
     assert np.isfinite(Scaler.fit(huge, "standard")(huge)).all()
-    with pytest.raises(PairDataError, match=r"^X: expected numbers that float32 can hold"):
+    with pytest.raises(PairDataError, match=r"^X: expected numbers whose squares float32 can hold"):
         VolMaxDCC(3, scale=None, hidden=(8,), epochs=1).fit(huge, [[0, 1], [1, 2], [3, 4]], [1, 0, 1])
 
 

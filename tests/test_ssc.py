@@ -287,7 +287,7 @@ def test_a_tampered_certificate_is_refused():
         (np.ones(3) / 3, "2D", None),
         (np.zeros((0, 3)), "2D", None),
         ([["a", "b"]], "numbers", None),
-        ([[1.0], [0.5, 0.5]], "numbers", None),
+        ([[1.0], [0.5, 0.5]], "rows of one length", None),
     ],
 )
 def test_bad_memberships_are_refused(F, says, row):
