@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pdcc import PairData, VolMaxDCC, check_ssc
+from pdcc import PairData, VolMaxDCC, check_ssc, metrics
 from pdcc.baselines import KMeans
 from pdcc.cli import main
 from pdcc.data.io import read_features, read_table
@@ -194,6 +194,7 @@ def test_numbers_too_large_to_be_squared_are_refused_and_scaled_ones_are_not(siz
         VolMaxDCC(2, scale=None, **how).fit(features, *given)
     est = VolMaxDCC(2, **how).fit(features, *given)
     assert np.isfinite(est.memberships_).all()
+    assert metrics.acc(y, KMeans(2, scale="auto", random_state=0).fit(features, *given).labels_) == 1.0
     unscaled = VolMaxDCC(2, scale=None, **how).fit(features / size, *given)
     with pytest.raises(PairDataError, match="X: expected numbers whose squares"):
         unscaled.predict(features)

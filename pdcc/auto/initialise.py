@@ -21,7 +21,7 @@ from pdcc.auto.mixture import mixture
 from pdcc.auto.rules import Rows, choose, within_reach
 from pdcc.auto.signals import answer_counts, cross_validated, evidence
 from pdcc.data.pairs import PairData
-from pdcc.data.scaling import SCALES, Scaler, check_scaled
+from pdcc.data.scaling import SCALES, Scaler, check_scaled, fits_float32
 from pdcc.data.splits import folds as folds_of
 from pdcc.exclusive import one_core
 from pdcc.partition.kmeans import centroids, enough_tries, kmeans
@@ -240,7 +240,9 @@ def scaled_start(
     """The scaling and the start of VolMaxDCC for methods that are not trained to compare scalings: partitions compare them."""
     folds = folds_of(shown, FOLDS, seed)
     found = []
-    kinds = SCALES if scale == "auto" else (scale,)
+    kinds: tuple[str | None, ...] = (scale,)
+    if scale == "auto":  # features as they are only where float32 can hold them
+        kinds = SCALES if fits_float32(features).all() else SCALES[:2]
     for scaler, way in make_ways(features, shown, n_clusters, kinds, seed)[0]:
         start = make_start(way, init, shown)
         nll = cross_validated([start.labels] * len(folds), folds) if start.nll is None and folds else start.nll

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pdcc.arrays import Float64, Ints
-from pdcc.auto.calibration import FOLDS, LARGEST_K, PARTS, WIDE
+from pdcc.auto.calibration import COUNT_FOLDS, LARGEST_K, PARTS, WIDE
 from pdcc.auto.initialise import Partitioner, grouped
 from pdcc.auto.rules import Selection, choose
 from pdcc.auto.signals import answer_counts, two_rate_nll
@@ -39,11 +39,11 @@ def choose_n_clusters(
     values = sorted(candidates_for(data.n_items) if candidates is None else candidates)
     wide = data.features[0].size >= WIDE
     kinds = (("standard", "unit") if wide else ("standard",)) if scale == "auto" else (scale,)
-    folds = folds_of(data, FOLDS, seed)
+    folds = folds_of(data, COUNT_FOLDS, seed)
     if not folds:
         raise PairDataError(
             "pairs",
-            f"answers about at least {FOLDS} pairs to count clusters by",
+            f"answers about at least {COUNT_FOLDS} pairs to count clusters by",
             "fewer",
             "Ask more pairs, or give n_clusters.",
         )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pdcc.arrays import Float32, Float64, Floats
+from pdcc.arrays import Bools, Float32, Float64, Floats
 from pdcc.errors import PairDataError
 from pdcc.exclusive import one_core
 
@@ -106,10 +106,15 @@ class Scaler:
         return out.reshape(len(X), *self.scaled(X.shape[1:]))
 
 
+def fits_float32(x: Floats) -> Bools:
+    """Which items x (n, ...) float32 can hold, with the square of their length, (n,)."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.isfinite(np.square(x.reshape(len(x), -1).astype(np.float32)).sum(axis=1)))
+
+
 def check_scaled(x: Float32) -> Float32:
     """Scaled items x (n, ...), unless float32 cannot hold them and the length of an item: raises ``PairDataError`` then."""
-    with np.errstate(over="ignore"):
-        fits = np.isfinite(np.square(x.reshape(len(x), -1)).sum(axis=1))
+    fits = fits_float32(x)
     if not fits.all():
         raise PairDataError(
             "X", "numbers whose squares float32 can hold", "larger ones", "Use scale='standard', or other units.",
