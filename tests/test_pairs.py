@@ -264,7 +264,9 @@ def test_answers_about_one_pair_stay_together(m, fraction, seed, by):
         assert len(train) + len(test) == m
     if by == "pairs":
         assert set(parts[0][0].similar) == {False, True}
-    assert sum(len(test) for _, test in parts[1:]) == m
+    # So few pairs that a fold would be empty: there are none then.
+    assert sum(len(test) for _, test in parts[1:]) in ((m,) if len(parts) > 1 else (0,))
+    assert len(parts) in (1, 4)
 
 
 def test_a_heavy_annotator_is_not_held_out_for_a_tenth():
