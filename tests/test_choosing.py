@@ -15,7 +15,7 @@ from pdcc.auto.rules import choose, specifications, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, evidence, partition_agreement, partition_nll, standard_error
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import hold_out, item_folds, new_folds, split
-from pdcc.partition.kmeans import kmeans
+from pdcc.partition.kmeans import kmeans, steadiness
 from pdcc.training import EPOCHS, FEWEST_STEPS, LONGEST, Trainer
 
 
@@ -397,3 +397,19 @@ def test_the_number_of_clusters_is_found_from_the_answers(tmp_path):
     np.testing.assert_array_equal(VolMaxDCC.load(tmp_path / "run").predict(blobs.X), est.labels_)
     with pytest.raises(TypeError, match="n_clusters"):
         VolMaxDCC("many").fit(*given)
+
+
+def test_answers_that_say_nothing_leave_the_steadiest_k_means(caplog):
+    """Clear blobs in two of sixty columns, the others noise a hundred times smaller, and answers thrown by a coin."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=240)
+    X = np.hstack([6 * np.eye(3)[y][:, :2] + rng.normal(size=(240, 2)), 0.01 * rng.normal(size=(240, 58))])
+    with caplog.at_level("WARNING", logger="pdcc"):
+        est = VolMaxDCC(3, random_state=0).fit(X, draw_pairs(240, 600, rng), rng.integers(2, size=600))
+    steady = {kind: steadiness(Scaler.fit(X, kind)(X), 3, 0) for kind in ("standard", "unit")}
+    assert steady["unit"] > steady["standard"]
+    assert est.report_.start == "unit scale, plain K-means"
+    assert str(est.report_.chosen).startswith("confusion rates")
+    assert "No setting predicts answers" in est.report_.useful.fell_back
+    assert metrics.acc(y, est.labels_) > 0.9
+    assert caplog.text

@@ -9,7 +9,7 @@ whose clusters also explain the answers sets out, with one shape for all cluster
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -180,6 +180,10 @@ class Start:
     def name(self) -> str:
         """For people."""
         return name_of(self.kind)
+
+    def unguided(self) -> "Start":
+        """Plain K-means in its place."""
+        return replace(self, kind="plain", labels=self.plain)
 
 
 def scale_name(kind: str | None) -> str:

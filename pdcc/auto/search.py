@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pdcc.arrays import Float64, Ints
 from pdcc.auto.calibration import FEWEST_NEW, NEW_FOLDS, WIDE
 from pdcc.auto.initialise import Start, make_start, make_ways, scale_name
-from pdcc.auto.rules import Rows, choose, specifications
+from pdcc.auto.rules import Rows, choose, specifications, within_reach
 from pdcc.auto.signals import constant_nll, partition_agreement, partition_nll, standard_error
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
@@ -21,6 +21,7 @@ from pdcc.fitted import FitReport, Fitted, Usefulness
 from pdcc.inference import FitStatus, memberships, point_agreement
 from pdcc.metrics import acc
 from pdcc.models import Membership
+from pdcc.partition.kmeans import steadiness
 from pdcc.training import (
     OUR_PARTS,
     RESTART_STRIDE,
@@ -66,13 +67,22 @@ class Preparation:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is trained in the end. epochs: how many; None: until held-out answers stop improving. compared: rows of the report."""
+    """What is trained in the end. epochs: how many; None: until held-out answers stop improving. compared: rows of the report.
+
+    fell_back: why it is not what was to be trained at first.
+    """
 
     route: Route
     spec: Specification
     epochs: int | None
     compared: Rows
     reason: str
+    fell_back: str | None = None
+
+    def kept(self, route: Route, start: Start, why: str) -> "Plan":
+        """A partition as it is, in the place of anything trained."""
+        words = f"{why} Fell back to {start.name}. Ask more pairs, or for fewer clusters."
+        return replace(self, route=replace(route, start=start), epochs=0, fell_back=words)
 
 
 def prepare(data: PairData, config: TrainConfig, device: torch.device, own: OwnParts = OUR_PARTS) -> Preparation:
@@ -170,6 +180,16 @@ class Runner:
     oracle: Oracle | None
     warm: dict[tuple[str | None, bytes, int], Membership] = field(default_factory=dict)
 
+    @property
+    def free(self) -> bool:
+        """The confusion is ours to choose."""
+        return self.config.confusion == "auto"
+
+    @property
+    def simplest(self) -> Specification:
+        """One rate within clusters and one across."""
+        return Specification("rates", 0.0, self.config.partition_weight)
+
     def first_net(self, route: Route, labels: Ints | None, seed: int) -> Membership:
         """f_theta as training finds it; made once for all that set out from the same labels."""
         key = (route.scaler.kind, b"" if labels is None else labels.tobytes(), seed)
@@ -220,13 +240,20 @@ def _plan(run: Runner, at: Preparation, options: list[Specification]) -> Plan:
     found = [found[by_route.index], *(compared(route, option) for option in options[1:])]
     by_option = choose([str(option) for option in options], [nll for nll, _ in found])
     choices = [choice for choice in (by_route, by_option) if len(choice.table) > 1]
-    return Plan(
+    plan = Plan(
         route,
         options[by_option.index],
         found[by_option.index][1] if automatic else None,
         (*at.compared, *(row for choice in choices for row in choice.table)),
         "; ".join(choice.reason for choice in choices) or "as asked for",
     )
+    constant = np.concatenate([constant_nll(*fold) for fold in at.folds])
+    if not run.free or route.start is None or not within_reach([*(nll for nll, _ in found), constant])[-1]:
+        return plan
+    # Answers choose nothing: what is left is the scaling under which K-means finds the same clusters again and again.
+    steady = max(at.routes, key=lambda r: steadiness(r.x.cpu().numpy(), run.config.n_clusters, run.config.seed))
+    why = "No setting predicts answers about new items or annotators better than one rate for all pairs."
+    return plan if steady.start is None else replace(plan, spec=run.simplest).kept(steady, steady.start.unguided(), why)
 
 
 def _pooled(trials: Sequence[Trial]) -> tuple[Float64, int]:
@@ -248,22 +275,19 @@ def _useful(
     """Look at what came of it; where it is of no use, train another way, or else keep a partition: the start's, or plain K-means."""
     was = _look(best, plan, shown, held)
     start = plan.route.start
-    if not was.trouble:
-        return best, plan, was
-    asked = run.config.confusion != "auto"
-    simplest = plan.spec if asked else replace(plan.spec, confusion="rates", volume=0.0)
-    ways = [] if asked else [(replace(plan, spec=simplest), f"Trained with {simplest} instead.")]
-    for other in () if start is None else (start, replace(start, kind="plain", labels=start.plain)):
-        kept = replace(plan, route=replace(plan.route, start=other), spec=simplest, epochs=0)
-        ways.append((kept, f"Fell back to {other.name}. Ask more pairs, or for fewer clusters."))
-    for way, what in ways:
+    ways = []
+    if was.trouble and plan.fell_back is None:
+        words = f"{was.trouble[0]} Trained with {run.simplest} instead."
+        simple = replace(plan, spec=run.simplest, fell_back=words) if run.free else plan
+        ways += [simple] if run.free else []
+        ways += [] if start is None else [simple.kept(plan.route, s, was.trouble[0]) for s in (start, start.unguided())]
+    for way in ways:
         trial = run.train(way, shown, held, "another way")
         found = _look(trial, way, shown, held)
         if not found.trouble:
-            words = f"{was.trouble[0]} {what}"
-            logger.warning(words)
-            return trial, way, replace(found, fell_back=words)
-    for line in was.trouble:
+            best, plan, was = trial, way, found
+            break
+    for line in was.trouble or ([] if plan.fell_back is None else [plan.fell_back]):
         logger.warning(line)
     return best, plan, was
 
@@ -288,7 +312,7 @@ def _look(trial: Trial, plan: Plan, shown: PairData, held: PairData | None) -> U
             )
     if (sizes == 0).any():
         trouble.append(f"{int((sizes == 0).sum())} of {len(sizes)} clusters are empty.")
-    return Usefulness(nll, constant, partition, tuple(int(n) for n in sizes), tuple(trouble), None)
+    return Usefulness(nll, constant, partition, tuple(int(n) for n in sizes), tuple(trouble), plan.fell_back)
 
 
 def _accuracy_of(oracle: Oracle, scaler: Scaler, device: torch.device) -> Callable[[nn.Module], float]:

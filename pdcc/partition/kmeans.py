@@ -3,11 +3,13 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import combinations
 
 import numpy as np
 from scipy.spatial.distance import cdist
 from sklearn import cluster
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import adjusted_rand_score
 
 from pdcc.arrays import Float64, Floats, Ints
 from pdcc.exclusive import one_core
@@ -16,6 +18,7 @@ from pdcc.partition.links import members
 # Up to so many items, K-means is cheap and its optima are few and far apart: so many times more tries.
 FEW_ITEMS = 4000
 MORE_TRIES = 3
+STEADINESS_RUNS = 6
 
 
 @contextmanager
@@ -39,6 +42,12 @@ def kmeans(Z: Floats, n_clusters: int, *, tries: int, seed: int, rows: Ints | No
     with steady():
         found = cluster.KMeans(n_clusters, n_init=tries, random_state=seed).fit(Z if rows is None else Z[rows])
         return np.asarray(found.predict(Z), dtype=np.int64)
+
+
+def steadiness(Z: Floats, n_clusters: int, seed: int) -> float:
+    """Mean adjusted Rand index between single runs of K-means on Z (N, p)."""
+    runs = [kmeans(Z.reshape(len(Z), -1), n_clusters, tries=1, seed=seed + t) for t in range(STEADINESS_RUNS)]
+    return float(np.mean([adjusted_rand_score(a, b) for a, b in combinations(runs, 2)]))
 
 
 def squared_distances(x: Floats, centres: Float64) -> Float64:
