@@ -21,6 +21,7 @@ from pdcc.fitted import Fitted, logger
 from pdcc.inference import memberships, pair_nll
 from pdcc.models import CONFUSIONS, log_volume, similar_logits
 from pdcc.pair_input import MembershipOutput, PairInput
+from pdcc.storage.lock import claimed
 from pdcc.storage.model import load_run, save_run
 from pdcc.training import OWN, Network, OwnParts, TrainConfig, tensors
 from pdcc.validation import (
@@ -247,7 +248,8 @@ class PairEstimator(MembershipOutput, PairInput):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to the directory ``path``: safetensors and JSON, no code."""
-        save_run(Path(path), *self.described())
+        with claimed(Path(path)):
+            save_run(Path(path), *self.described())
 
     def described(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """The fitted estimator as named tensors and plain JSON: what ``save`` writes."""

@@ -1,6 +1,7 @@
 """The command line: pdcc demo, fit, predict, diagnose, simulate, bench."""
 
 import contextlib
+import errno
 import logging
 import sys
 from collections.abc import Callable, Sequence
@@ -9,10 +10,17 @@ from typing import Annotated, Any
 
 import typer
 
+from pdcc.errors import printable
+
+# The machine is out of space, not the input wrong.
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# How text begins that a spreadsheet takes for a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
 app = typer.Typer(
     name="pdcc",
     help="Probabilistic deep constrained clustering: memberships from features and noisy same/different answers.",
-    epilog="Start with: pdcc demo. Exit codes: 0 done, 1 a check failed (with --strict), 2 bad input, 130 interrupted (everything so far is kept).",
+    epilog="Start with: pdcc demo. Exit codes: 0 done, 1 a check failed (with --strict), 2 bad input, 3 no space left, 130 interrupted (everything so far is kept).",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -32,11 +40,23 @@ Run = Annotated[Path, typer.Option("--output", "-o", help="Directory of the run;
 Seed = Annotated[int, typer.Option("--seed", help="Fixes every random choice.")]
 
 
+def say(text: str, err: bool = False) -> None:
+    """Print text, some of it from users, as a terminal may show it."""
+    typer.echo(printable(text), err=err)
+
+
+class _Printable(logging.Formatter):
+    """Log lines as a terminal may show them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        typer.echo(version("pdcc"))
+        say(version("pdcc"))
         raise typer.Exit
 
 
@@ -60,7 +80,7 @@ def options(
     """Cluster items from features and noisy same/different answers."""
     log = logging.getLogger("pdcc")
     log.handlers[:] = [handler := logging.StreamHandler(sys.stderr)]
-    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.setFormatter(_Printable("%(message)s"))
     log.setLevel(logging.ERROR if quiet else logging.INFO)
 
 
@@ -97,6 +117,7 @@ def fit(
     from pdcc.data.pairs import PairData
     from pdcc.estimator import VolMaxDCC
     from pdcc.storage import run as runs
+    from pdcc.storage.lock import claimed
 
     params: dict[str, Any] = {
         "n_clusters": _number_or_auto("clusters", clusters, int), "random_state": seed, "epochs": _number_or_auto("epochs", epochs, int), "confusion": confusion, "volume": _number_or_auto("volume", volume),
@@ -106,21 +127,18 @@ def fit(
     data = PairData.read(features, pairs, id_column=id_column)
     estimator.check(data.n_items)
     source = runs.Source.of(features, pairs, id_column)
-    if not runs.begin(output, source, params, resume=resume, overwrite=overwrite):
-        typer.echo(f"{output}: this run had already finished.")
-        return
-    estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
-    runs.finish(output, *estimator.described(), data, source)
+    with claimed(output):
+        if not runs.begin(output, source, params, resume=resume, overwrite=overwrite):
+            say(f"{output}: this run had already finished.")
+            return
+        estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
+        runs.finish(output, *estimator.described(), data, source, params)
     named = "" if id_column is None else f" --id-column {id_column}"
     if estimator.selection_ is not None:
-        typer.echo(estimator.selection_.reason)
-    typer.echo(str(estimator.report_))
-    typer.echo(
-        f"{len(data)} answers about {data.n_items} items ({data.self_pairs} self-pairs dropped). {estimator.message_}"
-    )
-    typer.echo(
-        f"Run kept in {output}. Memberships of any items: pdcc predict {output} {features} -o memberships.csv{named}"
-    )
+        say(estimator.selection_.reason)
+    say(str(estimator.report_))
+    say(f"{len(data)} answers about {data.n_items} items ({data.self_pairs} self-pairs dropped). {estimator.message_}")
+    say(f"Run kept in {output}. Memberships of any items: pdcc predict {output} {features} -o memberships.csv{named}")
 
 
 @app.command()
@@ -131,10 +149,15 @@ def predict(
         Path, typer.Option("--output", "-o", help="CSV to write: item, label, and one membership per cluster.")
     ],
     id_column: IdColumn = None,
+    safe_csv: Annotated[
+        bool,
+        typer.Option("--safe-csv", help="Put ' before ids that a spreadsheet would take for a formula (= + - @)."),
+    ] = False,
 ) -> None:
     """Write memberships and labels of the items in FEATURES, seen or unseen.
 
-    Columns of a table are found by the names they had in the fit, whatever their order.
+    Columns of a table are found by the names they had in the fit, whatever their order. Ids are written as they are; before opening
+    the file in a spreadsheet, where they come from people you do not know, use --safe-csv.
 
     Example: pdcc predict run features.npy -o memberships.csv
     """
@@ -158,10 +181,13 @@ def predict(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X (has|does not have valid) feature names")  # which that line says
         F = estimator.predict_proba(X)
-    columns: dict[str, Any] = {"item": np.arange(len(F)) if ids is None else ids, "label": F.argmax(axis=1)}
+    items = np.arange(len(F)) if ids is None else ids
+    if safe_csv:
+        items = [f"'{i}" if isinstance(i, str) and i.startswith(FORMULA) else i for i in items]
+    columns: dict[str, Any] = {"item": items, "label": F.argmax(axis=1)}
     table = pd.DataFrame(columns | {f"m{k}": F[:, k] for k in range(F.shape[1])})
     write_atomic(target, table.to_csv(index=False).encode())
-    typer.echo(f"Memberships of {len(F)} items in {output}.")
+    say(f"Memberships of {len(F)} items in {output}.")
 
 
 @app.command()
@@ -190,17 +216,18 @@ def diagnose(
     from pdcc.storage import run as runs
     from pdcc.storage.files import check_output, write_atomic
 
-    target = None if output is None else check_output(output, [] if features is None else [features])
     estimator = VolMaxDCC.load(run)
+    read = runs.features_of(run, runs.read_description(run))[0] if features is None else features
+    target = None if output is None else check_output(output, [read])
     data = runs.read_data(run, features)
     progress = sys.stderr.isatty()
     found = run_diagnosis(
         estimator.fitted_, data, draws=draws, n_restarts=restarts, eps=eps, random_state=seed, progress=progress
     )
-    typer.echo(str(found))
+    say(str(found))
     if target is not None:
         write_atomic(target, json.dumps(found.to_dict(), indent=1).encode())
-        typer.echo(f"\nAll of it, with every number, is in {output}.")
+        say(f"\nAll of it, with every number, is in {output}.")
     if strict and found.overall != "supported":
         raise typer.Exit(1)
 
@@ -221,11 +248,13 @@ def simulate(
     """
     from pdcc.experiments.identifiability_bank import simulate_bank
     from pdcc.experiments.synthetic import simulate_synthetic
+    from pdcc.storage.lock import claimed
 
     known = {"synthetic": simulate_synthetic, "bank": simulate_bank}
     if study not in known:
         raise ValueError(f"study: expected one of {', '.join(known)}, found {study!r}. Choose one of them.")
-    typer.echo(known[study](output, size=size, seed=seed, n_jobs=jobs, progress=sys.stderr.isatty()))
+    with claimed(output):
+        say(known[study](output, size=size, seed=seed, n_jobs=jobs, progress=sys.stderr.isatty()))
 
 
 @app.command()
@@ -257,14 +286,15 @@ def bench(
     Example: pdcc bench quick -o results/quick --jobs 2
     """
     from pdcc.experiments.presets import bench as run
+    from pdcc.storage.lock import claimed
 
-    typer.echo(
-        run(
+    with claimed(output):
+        found = run(
             preset, output, tasks=tuple(task or ()), only=tuple(only or ()), methods=tuple(method or ()), trials=trials, seed=seed,
             n_jobs=jobs, progress=sys.stderr.isatty(), report_only=report,
-        )
-    )  # fmt: skip
-    typer.echo(f"Tables, records and a figure are in {output}.")
+        )  # fmt: skip
+    say(found)
+    say(f"Tables, records and a figure are in {output}.")
 
 
 @app.command()
@@ -274,9 +304,11 @@ def demo(
 ) -> None:
     """Handwritten digits and noisy annotators: K-means, VanillaDCC and VolMaxDCC side by side. No downloads."""
     from pdcc.experiments.demo import run_demo
+    from pdcc.storage.lock import claimed
 
-    for line in run_demo(output, seed):
-        typer.echo(line)
+    with claimed(output):
+        for line in run_demo(output, seed):
+            say(line)
 
 
 def _number_or_auto(name: str, value: str, kind: Callable[[str], float] = float) -> float | str:
@@ -305,10 +337,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except (ValueError, TypeError, OSError) as error:
         if "--debug" in arguments:
             raise
-        from pdcc.errors import printable
-
-        typer.echo(f"pdcc: {printable(str(error))}", err=True)
-        code = 2
+        full = isinstance(error, OSError) and error.errno in NO_ROOM
+        cure = ". Nothing that was there is lost: make room, then go on with the same command." if full else ""
+        say(f"pdcc: {error}{cure}", err=True)
+        code = 3 if full else 2
     finally:
         log = logging.getLogger("pdcc")
         log.handlers.clear()
@@ -319,7 +351,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             if next((a for a in arguments if not a.startswith("-")), "") == "fit"
             else "The same command goes on where it was, or begins anew."
         )
-        typer.echo(f"Interrupted. {go_on}", err=True)
+        say(f"Interrupted. {go_on}", err=True)
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.flush()
     sys.exit(code if isinstance(code, int) else 0)

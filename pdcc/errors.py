@@ -24,6 +24,10 @@ class ArtifactError(ValueError):
     """A file that pdcc wrote, or was told it wrote, cannot be used; the message says why and what to do."""
 
 
+class BusyError(ArtifactError):
+    """Another process is writing to this directory."""
+
+
 class InfeasibleError(ValueError):
     """The answers cannot all be kept, or greedy assignment found no way to: which one is first in the way, and the fix."""
 

@@ -164,7 +164,10 @@ def test_a_killed_fit_resumes_to_the_same_bits(files):
         [*command, "-o", str(files / "killed")], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
     deadline = time.monotonic() + 120
-    while not list((files / "killed" / "checkpoints").glob("*.safetensors")) and time.monotonic() < deadline:
+    while (
+        not list((files / "killed" / "unfinished" / "checkpoints").glob("*.safetensors"))
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.communicate()
@@ -262,12 +265,7 @@ def test_demo_and_fit_keep_off_each_others_runs(files, capsys, monkeypatch):
     VolMaxDCC.load(files / "run").save(files / "saved")
     assert fit(files, "--resume", run="saved") == 2
     assert str(files / "saved") in capsys.readouterr().err
-    assert {p.name.split("-")[0] for p in (files / "run").iterdir()} == {
-        "begun.json",
-        "model",
-        "pairs.safetensors",
-        "run.json",
-    }
+    assert {p.name.split("-")[0] for p in (files / "run").iterdir()} == {"model", "pairs", "run.json"}
     assert (files / "run" / "run.json").stat().st_mode & 0o077 == 0o666 & ~umask() & 0o077
 
 

@@ -179,7 +179,8 @@ def test_foreign_and_tampered_files_are_refused(tmp_path, monkeypatch, fitted):
         file.write_bytes(damaged)
         refused(rf"{file.name}.*altered")
     # Forged to the last hash: what a description says is then believed, and what is in the file still cannot run.
-    save_run(run, flat, described | {"sha256": hashlib.sha256(bomb).hexdigest()})
+    kept = {"model.safetensors": {"name": file.name, "sha256": hashlib.sha256(bomb).hexdigest()}}
+    save_run(run, flat, described | {"files": kept})
     file.write_bytes(bomb)
     refused(rf"{file.name}: not a readable")
     assert not (tmp_path / "exploded.txt").exists()
@@ -188,7 +189,9 @@ def test_foreign_and_tampered_files_are_refused(tmp_path, monkeypatch, fitted):
     refused(r"run\.json: was altered")
     for change, words in (
         ({"format": "other"}, "found 'other'"),
-        ({"tensors": "../../etc/passwd"}, "passwd'.* missing"),
+        ({"files": {"model.safetensors": {"name": "../../etc/passwd", "sha256": ""}}}, "keeps no model"),
+        ({"files": {"model.safetensors": {"name": "model-0123456789ab.safetensors", "sha256": ""}}}, "missing"),
+        ({"files": []}, "keeps no model"),
         ({"estimator": "VanillaDCC"}, "found 'VanillaDCC'"),
         ({"fitted": described["fitted"] | {"item_shape": [99]}}, "does not fit"),
     ):

@@ -11,7 +11,7 @@ from pdcc import VolMaxDCC
 from pdcc.cli import main
 from pdcc.errors import ArtifactError
 from pdcc.storage.files import check_output, file_hash, load_state, save_state, write_atomic
-from pdcc.storage.model import DESCRIPTION, PAIRS, load_run, save_run
+from pdcc.storage.model import DESCRIPTION, load_run, save_run
 from pdcc.storage.run import Source, begin, read_data
 
 
@@ -49,7 +49,7 @@ def run(made, tmp_path):
 def forged(run, **changes):
     """Rewrite the run with other tensors, so that every hash fits."""
     flat, body = load_run(run)
-    own = ("format", "versions", "tensors", "sha256", "description_sha256")
+    own = ("format", "versions", "files", "description_sha256")
     save_run(run, flat | changes, {k: v for k, v in body.items() if k not in own})
 
 
@@ -59,16 +59,17 @@ def test_the_run_is_read_as_it_was_written(run):
 
 
 def test_altered_answers_are_refused(run, capsys):
-    parts, meta = load_state(run / PAIRS)
+    answers = next(run.glob("pairs-*"))
+    parts, meta = load_state(answers)
     parts["similar"][:20] = ~parts["similar"][:20]
-    save_state(run / PAIRS, parts, meta)
-    with pytest.raises(ArtifactError, match="not the answers this run was fitted to"):
+    save_state(answers, parts, meta)
+    with pytest.raises(ArtifactError, match="altered or damaged"):
         read_data(run)
     code, said = command(capsys, "diagnose", run)
     assert code == 2
-    assert "not the answers" in said
-    (run / PAIRS).unlink()
-    with pytest.raises(ArtifactError, match="not the answers"):
+    assert "altered or damaged" in said
+    answers.unlink()
+    with pytest.raises(ArtifactError, match="missing"):
         read_data(run)
 
 
@@ -90,7 +91,8 @@ def test_descriptions_of_another_form_are_refused(run, made, text):
     (run / DESCRIPTION).write_text(text)
     with pytest.raises(ArtifactError, match=r"run\.json"):
         VolMaxDCC.load(run)
-    (run / "begun.json").write_text(text)
+    (run / "unfinished").mkdir()
+    (run / "unfinished" / "begun.json").write_text(text)
     source = Source.of(made / "X.npy", made / "pairs.csv", None)
     with pytest.raises(ArtifactError, match=r"begun\.json"):
         begin(run, source, {}, resume=True, overwrite=False)
@@ -98,7 +100,8 @@ def test_descriptions_of_another_form_are_refused(run, made, text):
 
 
 def test_a_begun_run_with_lists_for_objects_is_another_run(run, made):
-    (run / "begun.json").write_text(json.dumps({"source": [1], "params": [2]}))
+    (run / "unfinished").mkdir()
+    (run / "unfinished" / "begun.json").write_text(json.dumps({"source": [1], "options": [2]}))
     with pytest.raises(ArtifactError, match="cannot resume"):
         begin(run, Source.of(made / "X.npy", made / "pairs.csv", None), {"seed": 1}, resume=True, overwrite=False)
 
@@ -114,7 +117,7 @@ def test_results_replace_nothing_but_ordinary_files(run, made, tmp_path, capsys)
     before = {file: file_hash(file) for file in (features, *run.iterdir())}
     places = {
         "/dev/null": "a device or a pipe", pipe: "a device or a pipe", tmp_path: "a directory", features: "what is to be read",
-        linked: "what is to be read", run / DESCRIPTION: "a file of a run", run / PAIRS: "a file of a run",
+        linked: "what is to be read", run / DESCRIPTION: "a file of a run", next(run.glob("pairs-*")): "a file of a run",
         next(run.glob("model-*")): "a file of a run",
     }  # fmt: skip
     for place, what in places.items():

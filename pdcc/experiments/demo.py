@@ -14,6 +14,7 @@ from pdcc.estimator import VanillaDCC, VolMaxDCC
 from pdcc.identifiability.diagnose import diagnose
 from pdcc.partition.kmeans import kmeans
 from pdcc.storage import run as runs
+from pdcc.storage.lock import LOCK
 from pdcc.storage.model import DESCRIPTION
 
 N_PAIRS = 3000
@@ -31,8 +32,8 @@ def _is_demo(run: Path) -> bool:
 
 
 def run_demo(output: Path, seed: int) -> Iterator[str]:
-    """Lines to print, as they become known; leaves the fitted VolMaxDCC in ``output``."""
-    if output.is_file() or (output.is_dir() and any(output.iterdir()) and not _is_demo(output)):
+    """Lines to print, as they become known; leaves the fitted VolMaxDCC in the directory ``output``."""
+    if set(output.iterdir()) - {output / LOCK} and not _is_demo(output):
         raise ArtifactError(
             f"{output}: expected an empty directory or an earlier demo, found something else. Choose another one with -o."
         )
@@ -64,8 +65,7 @@ def run_demo(output: Path, seed: int) -> Iterator[str]:
         yield f"{name:22}{cells}"
     yield str(volmax.report_)
     checked = PairData.from_arrays(*given)
-    runs.finish(output, *volmax.described(), checked, SOURCE)
-    runs.keep_features(output, data.X)
+    runs.finish(output, *volmax.described(), checked, SOURCE, X=data.X)
     yield ""
     yield "Are these the memberships? (a quick look; more draws and restarts: pdcc diagnose)"
     yield str(diagnose(volmax.fitted_, checked, draws=DRAWS, n_restarts=RESTARTS, work=10.0, random_state=seed))

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import re
+import socket
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,15 +17,19 @@ from torch import Tensor
 from pdcc.errors import ArtifactError
 
 FORMAT = "pdcc-state-1"
-# The files of a run directory, by whose first it is known.
+# A run directory is known by this file; the others of a run are named by what they hold and their content.
 RUN_MARK = "run.json"
-RUN_FILES = (RUN_MARK, "begun.json", "pairs.safetensors", "features.npy")
+RUN_FILE = re.compile(r"(model|pairs|features)-[0-9a-f]{12}\.(safetensors|npy)")
+# Files that are being written carry the machine and the process, so that those of a dead one are known.
+HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+PARTIAL = re.compile(r"\.pdcc-([0-9a-f]{8})-([0-9]+)-.*\.partial")
 
 
 def write_atomic(path: Path, payload: bytes) -> None:
     """Put ``payload`` at ``path`` so that a reader, or a crash, sees the old file or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    remove_leftovers(path.parent)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".pdcc-{HOST}-{os.getpid()}-", suffix=".partial")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(payload)
@@ -34,6 +40,24 @@ def write_atomic(path: Path, payload: bytes) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove what processes of this machine that are no more had begun to write there."""
+    for entry in os.scandir(directory):
+        found = PARTIAL.fullmatch(entry.name)
+        if found and found[1] == HOST and not _alive(int(found[2])):
+            Path(entry.path).unlink(missing_ok=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except OSError:
+        return True  # someone else's
+    return True
 
 
 def check_output(path: Path, inputs: Sequence[Path] = ()) -> Path:
@@ -49,7 +73,7 @@ def check_output(path: Path, inputs: Sequence[Path] = ()) -> Path:
         what = "a device or a pipe"
     elif target.exists() and any(given.exists() and target.samefile(given) for given in inputs):
         what = "what is to be read"
-    elif (target.parent / RUN_MARK).exists() and (target.name in RUN_FILES or target.name.startswith("model-")):
+    elif (target.parent / RUN_MARK).exists() and (target.name == RUN_MARK or RUN_FILE.fullmatch(target.name)):
         what = "a file of a run"
     if what is not None:
         raise ArtifactError(

@@ -2,52 +2,84 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from pdcc.errors import ArtifactError
-from pdcc.storage.files import RUN_FILES, file_hash, load_state, pack_state, read_json, write_atomic
+from pdcc.storage.files import (
+    PARTIAL,
+    RUN_FILE,
+    RUN_MARK,
+    file_hash,
+    load_state,
+    pack_state,
+    read_json,
+    remove_leftovers,
+    write_atomic,
+)
+from pdcc.storage.lock import LOCK
 from pdcc.storage.provenance import package_versions
 
-FORMAT = "pdcc-run-1"
-DESCRIPTION, BEGUN, PAIRS, FEATURES = RUN_FILES
+FORMAT = "pdcc-run-2"
+DESCRIPTION, UNFINISHED, BEGUN = RUN_MARK, "unfinished", "begun.json"
+MODEL = "model.safetensors"
 # Tensors whose numbers are all finite in a fit that can be used.
 LEARNED = ("model/", "guide/", "memberships", "agreement")
 
 
-def save_run(
-    path: Path, tensors: dict[str, Tensor], description: dict[str, Any], *, extra: dict[str, Any] | None = None
-) -> None:
-    """Write tensors and description into the directory ``path``; an interrupted save leaves what was there.
-
-    A directory that holds anything but a pdcc run is not touched. Other files of a run (pairs, checkpoints) stay.
-    """
+def check_place(path: Path) -> None:
+    """Raise ``ArtifactError`` unless ``path`` is new, empty, a run, or what is left of one."""
     if path.exists() and not path.is_dir():
-        raise ArtifactError(f"{path}: expected a directory to save to, found a file. Choose another path.")
-    if path.is_dir() and any(path.iterdir()) and not any((path / own).exists() for own in (DESCRIPTION, BEGUN, PAIRS)):
+        raise ArtifactError(f"{path}: expected a directory for the run, found a file. Choose another path.")
+    names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
+    own = {n for n in names if n in (LOCK, UNFINISHED) or RUN_FILE.fullmatch(n) or PARTIAL.fullmatch(n)}
+    if names - own and not (path / DESCRIPTION).exists() and not (path / UNFINISHED / BEGUN).exists():
         raise ArtifactError(
-            f"{path}: expected an empty directory or an earlier pdcc run, found other files. Choose another path."
+            f"{path}: expected an empty directory or a pdcc run, found other files. Choose another path."
         )
-    payload = pack_state(tensors, {})
-    digest = hashlib.sha256(payload).hexdigest()
-    # Named by content: the description switches from the old tensors to the new in one rename.
-    name = f"model-{digest[:12]}.safetensors"
-    body = {
-        "format": FORMAT,
-        "versions": package_versions(),
-        "tensors": name,
-        "sha256": digest,
-        **description,
-        **(extra or {}),
-    }
+
+
+def save_run(
+    path: Path,
+    tensors: dict[str, Tensor],
+    description: dict[str, Any],
+    *,
+    extra: dict[str, Any] | None = None,
+    files: dict[str, bytes] | None = None,
+) -> None:
+    """Put a run into the directory ``path``, in the place of an earlier one: at every moment there is one of the two.
+
+    ``files``: the content of further files by their names, such as pairs.safetensors; each is kept under a name that
+    carries its hash, so that the description switches from the old files to the new in one rename.
+    """
+    check_place(path)
+    contents = {MODEL: pack_state(tensors, {}), **(files or {})}
+    kept = {}
+    for name, payload in contents.items():
+        digest = hashlib.sha256(payload).hexdigest()
+        stem, end = name.split(".")
+        kept[name] = {"name": f"{stem}-{digest[:12]}.{end}", "sha256": digest}
+    body = {"format": FORMAT, "versions": package_versions(), "files": kept, **description, **(extra or {})}
     text = json.dumps(body | {"description_sha256": _body_hash(body)}, indent=1, allow_nan=False)
-    write_atomic(path / name, payload)
+    for name, payload in contents.items():
+        write_atomic(path / kept[name]["name"], payload)
     write_atomic(path / DESCRIPTION, text.encode())
-    for old in path.glob("model-*.safetensors"):
-        if old.name != name:
+    tidy(path)
+
+
+def tidy(path: Path) -> None:
+    """Remove what is left of earlier runs and of processes that are no more, where the description can be read or there is none."""
+    remove_leftovers(path)
+    kept = read_description(path)["files"] if (path / DESCRIPTION).exists() else {}
+    named = {file["name"] for file in kept.values()}
+    for old in path.iterdir():
+        if RUN_FILE.fullmatch(old.name) and old.name not in named:
             old.unlink()
+    if not (path / UNFINISHED / BEGUN).exists():
+        shutil.rmtree(path / UNFINISHED, ignore_errors=True)
 
 
 def _body_hash(body: dict[str, Any]) -> str:
@@ -56,13 +88,13 @@ def _body_hash(body: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
-def load_run(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Read what ``save_run`` wrote. Anything missing, foreign or altered raises ``ArtifactError``."""
-    if (path / BEGUN).is_file() and not (path / DESCRIPTION).is_file():
-        raise ArtifactError(
-            f"{path}: expected a finished run, found one that was interrupted. Finish it: pdcc fit ... --resume."
-        )
+def read_description(path: Path) -> dict[str, Any]:
+    """run.json of a finished run. Anything missing, foreign or altered raises ``ArtifactError``."""
     if not (path / DESCRIPTION).is_file():
+        if (path / UNFINISHED / BEGUN).is_file():
+            raise ArtifactError(
+                f"{path}: expected a finished run, found one that was interrupted. Finish it: pdcc fit ... --resume."
+            )
         raise ArtifactError(
             f"{path}: expected a pdcc run (a directory with {DESCRIPTION}), found none. Check the path."
         )
@@ -73,14 +105,35 @@ def load_run(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         )
     if body.get("description_sha256") != _body_hash(body):
         raise ArtifactError(f"{path / DESCRIPTION}: was altered after it was written. Restore it or fit again.")
-    name = str(body.get("tensors", ""))
-    file = path / Path(name).name
-    if Path(name).name != name or not file.is_file():
-        raise ArtifactError(f"{path}: its tensors ({name!r}) are missing. Restore them or fit again.")
-    if file_hash(file) != body.get("sha256"):
+    return body
+
+
+def file_of(path: Path, body: dict[str, Any], name: str) -> Path:
+    """Where the run ``path``, described by ``body``, keeps ``name``; ``ArtifactError`` unless it is there, and is what was recorded."""
+    files = body.get("files")
+    kept = files.get(name) if isinstance(files, dict) else None
+    if not isinstance(kept, dict) or not RUN_FILE.fullmatch(str(kept.get("name"))):
+        raise ArtifactError(f"{path}: keeps no {name}. Fit again.")
+    file = path / kept["name"]
+    if not file.is_file():
+        raise ArtifactError(f"{file}: missing. Restore it or fit again.")
+    if file_hash(file) != kept.get("sha256"):
         raise ArtifactError(
             f"{file}: its content is not what {DESCRIPTION} recorded. It was altered or damaged; restore it or fit again."
         )
+    return file
+
+
+def load_run(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Read what ``save_run`` wrote. Anything missing, foreign or altered raises ``ArtifactError``."""
+    body = read_description(path)
+    try:
+        file = file_of(path, body, MODEL)
+    except ArtifactError:
+        again = read_description(path)  # it may just have been replaced
+        if again == body:
+            raise
+        body, file = again, file_of(path, again, MODEL)
     tensors, _ = load_state(file)
     odd = [name for name, value in tensors.items() if name.startswith(LEARNED) and not bool(value.isfinite().all())]
     if odd:
