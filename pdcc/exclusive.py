@@ -6,11 +6,13 @@ block of ours that touches any of them holds one lock, so that fits in several t
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 from threadpoolctl import threadpool_limits
 
 _LOCK = threading.RLock()
+# One entry for each block of ``one_core`` that is open, by the thread that holds the lock.
+_LIMITED: list[bool] = []
 
 
 @contextmanager
@@ -22,6 +24,13 @@ def exclusive() -> Iterator[None]:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Linear algebra on one thread: sums in one order, and no threads that wait for each other."""
-    with _LOCK, threadpool_limits(limits=1):
-        yield
+    """Linear algebra on one thread: sums in one order, and no threads that wait for each other.
+
+    A block inside another costs nothing: to look for every library that has threads takes milliseconds.
+    """
+    with _LOCK, nullcontext() if _LIMITED else threadpool_limits(limits=1):
+        _LIMITED.append(True)
+        try:
+            yield
+        finally:
+            _LIMITED.pop()

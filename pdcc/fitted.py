@@ -1,6 +1,7 @@
 """What a fit came to: the trained program, how it was chosen, and which answers it never saw."""
 
 import logging
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,6 +23,8 @@ from pdcc.training import OWN, OwnParts, Specification, TrainConfig, build, make
 
 logger = logging.getLogger(__name__)
 
+# The premise of all of it: people take at most this share of the items for others.
+MOST_WRONG = 0.25
 SCALER_PARTS = ("shift", "spread", "low", "high", "axes")
 
 
@@ -30,16 +33,28 @@ class Usefulness:
     """What came of a fit, without labels.
 
     held_out, constant, kmeans: nats per held-out answer of the fit, of one rate for all pairs, of plain K-means; None where
-    nothing was held out or no K-means was made. sizes: items per cluster. trouble: what is wrong, a sentence each; empty if
-    nothing is. fell_back: why something else was kept than what was trained first, or None.
+    nothing was held out or no K-means was made. sizes: items per cluster. within, across: how often answers say "similar" of
+    pairs within clusters, and across them. trouble: what is wrong, a sentence each; empty if nothing is. fell_back: why something else was kept than what was trained first, or None.
     """
 
     held_out: float | None
     constant: float | None
     kmeans: float | None
     sizes: tuple[int, ...]
+    within: float
+    across: float
     trouble: tuple[str, ...]
     fell_back: str | None
+
+    @property
+    def blind(self) -> bool:
+        """It predicts held-out answers worse than one rate for all pairs does."""
+        return self.held_out is not None and self.constant is not None and self.held_out > self.constant
+
+    @property
+    def doubtful(self) -> bool:
+        """Answers contradict the clusters more often than people who take at most ``MOST_WRONG`` of the items for others would."""
+        return self.held_out is not None and self.within < (1 - MOST_WRONG) ** 2
 
     def __str__(self) -> str:
         if self.held_out is None or self.constant is None:
@@ -47,7 +62,8 @@ class Usefulness:
         else:
             found = f"Held-out answers: {self.held_out:.3f} nats each (one rate for all pairs: {self.constant:.3f}"
             found += ")." if self.kmeans is None else f", K-means: {self.kmeans:.3f})."
-        return f"{found} Cluster sizes {min(self.sizes)} to {max(self.sizes)}."
+        rates = f"Answers say similar of {self.within:.0%} of the pairs within clusters and {self.across:.0%} of those across."
+        return f"{found} {rates} Cluster sizes {min(self.sizes)} to {max(self.sizes)}."
 
 
 @dataclass(frozen=True)
@@ -91,10 +107,12 @@ class FitReport:
             tried = " ".join(self.useful.trouble) or str(self.useful.fell_back)
         elif self.useful.held_out is None:
             tried = "To judge it, hold answers out: validation_fraction=0.1."
-        elif self.useful.constant is not None and self.useful.held_out >= self.useful.constant:
+        elif self.useful.blind:
             tried = (
                 "One rate for all pairs predicts held-out answers as well: ask more pairs before trusting any of it."
             )
+        elif self.useful.doubtful:
+            tried = "Answers contradict these clusters more often than people usually err: the features may not show what was asked about. Look at a few pairs before trusting more."
         elif self.useful.kmeans is not None and self.useful.held_out > self.useful.kmeans:
             tried = "Plain K-means predicts held-out answers as well: ask more pairs before trusting more than it."
         return f"{self.start}; {self.chosen}: {self.reason}.\n{self.useful}\n{tried}"
@@ -216,6 +234,8 @@ class Fitted:
         labels = flat["model/partition"]
         shape = tuple(int(n) for n in described["item_shape"])
         scaler = Scaler(described["scale"], *(flat[f"scaler/{part}"].numpy() for part in SCALER_PARTS))
+        if any(len(getattr(scaler, part)) != math.prod(shape) for part in SCALER_PARTS):
+            raise ValueError("a scaling of other columns")
         with seeded():
             net = make_net(config, scaler.scaled(shape), own).to(device)
             partition = labels.to(device) if len(labels) else None

@@ -30,6 +30,8 @@ OWN = "own"
 RESTART_STRIDE = 7919
 # "auto" epochs: this many, or up to LONGEST times as many (and as much patience), until they make FEWEST_STEPS steps.
 EPOCHS, FEWEST_STEPS, LONGEST = 60, 2500, 3
+# Times as many epochs, where every item's own answers are to be learned.
+BY_HEART = 2
 # While settings are compared, nats per held-out answer below which an epoch is no better than another.
 LEAST_GAIN = 1e-2
 
@@ -247,11 +249,13 @@ class Trainer:
         *,
         agreement: Tensor | None = None,
         exactly: int | None = None,
+        by_heart: bool = False,
         comparing: bool = False,
     ) -> Trial:
         """Fit one specification from a copy of ``net``; ``labels`` (N,): the partition that may stand as an annotator.
 
-        agreement: B (K, K) to set out from. exactly: train so many epochs, and let held-out answers stop nothing.
+        agreement: B (K, K) to set out from. exactly: train so many epochs, and let held-out answers stop nothing;
+        by_heart: train for ``BY_HEART`` times as many as ever, and keep the state that predicts held-out answers best.
         comparing: the trial is one of many, and gains below ``LEAST_GAIN`` do not matter.
         """
         c = self.config
@@ -261,6 +265,8 @@ class Trainer:
         if chosen.confusion == OWN:
             self._check_agreement(model)
         epochs, patience = c.lengths(len(self.pairs)) if exactly is None else (exactly, None)
+        if by_heart:
+            epochs, patience = BY_HEART * epochs, None
         full, last = c.volume_estimator == "full", exactly is not None
         how = FitConfig(
             epochs,

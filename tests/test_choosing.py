@@ -8,13 +8,14 @@ import torch
 from helpers import make_blobs
 
 from pdcc import PairData, VanillaDCC, VolMaxDCC, metrics, select_n_clusters
-from pdcc.annotators import answer_by_labels, answer_through, draw_pairs
+from pdcc.annotators import answer_by_labels, answer_through, draw_pairs, mistaken_labels
 from pdcc.auto.calibration import AUTO_VOLUME, FEWEST_NEW
 from pdcc.auto.initialise import STARTS, Partitioner, grouped, make_start, make_ways
 from pdcc.auto.rules import choose, specifications, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, evidence, partition_agreement, partition_nll, standard_error
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import hold_out, item_folds, new_folds, split
+from pdcc.fitted import MOST_WRONG
 from pdcc.partition.kmeans import kmeans, steadiness
 from pdcc.training import EPOCHS, FEWEST_STEPS, LONGEST, Trainer
 
@@ -331,7 +332,7 @@ def test_a_scaling_that_is_clearly_behind_is_not_trained():
     assert len(make_ways(data.features, data, 3, ("standard",), 0)[0]) == 1
 
 
-@pytest.mark.parametrize("every", [False, True], ids=["another way works", "only the start works"])
+@pytest.mark.parametrize("every", [False, True], ids=["another way works", "only K-means works"])
 def test_a_useless_fit_says_so_and_falls_back(caplog, monkeypatch, every):
     """A net that puts all items into one cluster: what is returned has no empty cluster, by another specification or as a partition."""
     blobs = make_blobs(n=120, n_pairs=500, seed=1)
@@ -413,3 +414,30 @@ def test_answers_that_say_nothing_leave_the_steadiest_k_means(caplog):
     assert "No setting predicts answers" in est.report_.useful.fell_back
     assert metrics.acc(y, est.labels_) > 0.9
     assert caplog.text
+
+
+def test_items_that_the_features_do_not_tell_apart_are_learned_by_heart():
+    """Classes that only a tenth of the spread of the features shows, and many right answers: clusters along the features cannot be right."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(4, size=120)
+    X = rng.normal(size=(120, 6)) + 0.4 * np.eye(4, 6)[y]
+    pairs = draw_pairs(120, 900, rng)
+    est = VolMaxDCC(4, random_state=0).fit(X, pairs, y[pairs[:, 0]] == y[pairs[:, 1]])
+    assert "learned by heart" in est.report_.reason
+    assert est.report_.start == "standard scale, constrained K-means"
+    assert est.report_.useful.within > (1 - MOST_WRONG) ** 2
+    plain = metrics.acc(y, kmeans(Scaler.fit(X, "standard")(X), 4, tries=10, seed=0))
+    assert metrics.acc(y, est.labels_) > 0.8 > 0.6 > plain
+
+
+def test_one_wrong_label_in_mind_is_not_learned_by_heart():
+    """Clear clusters, a fifth of the items taken for others once and for all: answers within clusters are as often "similar" as that allows."""
+    rng = np.random.default_rng(1)
+    y = np.arange(150) % 3
+    X = 5 * np.eye(3)[y] + rng.normal(size=(150, 3))
+    given = mistaken_labels(y, 0.2, rng)
+    pairs = draw_pairs(150, 750, rng)
+    est = VolMaxDCC(3, random_state=0).fit(X, pairs, given[pairs[:, 0]] == given[pairs[:, 1]])
+    assert not est.report_.useful.doubtful
+    assert "by heart" not in est.report_.reason
+    assert metrics.acc(y, est.labels_) > 0.95

@@ -19,12 +19,13 @@ from pdcc.arrays import Float32, Float64, Floats, Ints
 from pdcc.auto.calibration import BLEND, CLEARLY, COMPONENTS, FOLDS, LEADING, PARTS, TRIAL_ITEMS
 from pdcc.auto.mixture import mixture
 from pdcc.auto.rules import Rows, choose, within_reach
-from pdcc.auto.signals import answer_counts, cross_validated, evidence
+from pdcc.auto.signals import answer_counts, constant_nll, cross_validated, evidence
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES, Scaler, check_scaled, fits_float32
 from pdcc.data.splits import folds as folds_of
 from pdcc.exclusive import one_core
 from pdcc.partition.kmeans import centroids, enough_tries, kmeans
+from pdcc.partition.pck_means import pck_means
 
 PARTITIONS, SHAPES = ("plain", "guided", "grouped"), ("one shape", "own shapes")
 STARTS = tuple(kind for base in PARTITIONS for kind in (base, *(f"{base}, {shape}" for shape in SHAPES)))
@@ -32,6 +33,8 @@ STARTS = tuple(kind for base in PARTITIONS for kind in (base, *(f"{base}, {shape
 NEGLIGIBLE = 1e-6
 # Sweeps of single moves between two updates of the rates, and groupings tried.
 SWEEPS, GROUPINGS = 50, 20
+# What constrained K-means pays for an answer it breaks, as PCKMeans does.
+PRICE = 0.5
 # Runs of guided K-means, of which the one that makes answers likeliest is kept.
 GUIDED = 20
 
@@ -74,7 +77,7 @@ class Partitioner:
         return np.hstack([np.sqrt(1 - BLEND) * _unit_power(plain), np.sqrt(BLEND) * _unit_power(discriminant)])
 
     def make(self, kind: str, pairs: PairData) -> Ints:
-        """Labels (N,) of one of ``STARTS``."""
+        """Labels (N,) of one of ``STARTS``, or "constrained": K-means that pays for every answer it breaks."""
         base, _, shape = kind.partition(", ")
         return self._mixed(self._partition(base, pairs), shape, pairs)
 
@@ -87,6 +90,10 @@ class Partitioner:
         if base == "plain":
             return self.unmoved
         with one_core():
+            if base == "constrained":
+                return pck_means(
+                    self.X.astype(np.float64), self.K, pairs, weight=PRICE, tries=10, max_iter=100, seed=self.seed
+                ).labels
             space = self.embed(pairs)
             if base == "grouped":
                 return regrouped(*self._parts(space), self.K, pairs, self.seed)
@@ -167,13 +174,14 @@ def _unit_power(Z: Float64) -> Float64:
 class Start:
     """A way to start and its labels (N,). plain: those of plain K-means. nll (M,): nats of every answer, cross-validated, or None.
 
-    table: what was compared.
+    told: it predicts answers clearly better than one rate for all pairs does. table: what was compared.
     """
 
     kind: str
     labels: Ints
     plain: Ints
     nll: Float64 | None
+    told: bool
     table: Rows
 
     @property
@@ -205,14 +213,16 @@ def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
     """
     folds = folds_of(shown, FOLDS, way.seed)
     if init == "kmeans" or not folds:
-        return Start("plain", way.unmoved, way.unmoved, None, ())
+        return Start("plain", way.unmoved, way.unmoved, None, True, ())
     made = [way.make_all(train) for train, _ in folds]
     nll = [cross_validated([labels[kind] for labels in made], folds) for kind in STARTS]
     final = way.make_all(shown)
     # Rounded: two ways to one partition differ in nothing but rounding, and the first of them is to be taken.
     choice = choose([name_of(kind) for kind in STARTS], nll, [round(evidence(final[k], shown), 6) for k in STARTS])
     kind = STARTS[choice.index]
-    return Start(kind, final[kind], way.unmoved, nll[choice.index], choice.table)
+    constant = np.concatenate([constant_nll(*fold) for fold in folds])
+    told = not within_reach([nll[choice.index], constant], CLEARLY)[1]
+    return Start(kind, final[kind], way.unmoved, nll[choice.index], told, choice.table)
 
 
 def make_ways(

@@ -11,13 +11,14 @@ from torch import Tensor, nn
 
 from pdcc.arrays import Float64, Ints
 from pdcc.auto.calibration import FEWEST_NEW, NEW_FOLDS, WIDE
-from pdcc.auto.initialise import Start, make_start, make_ways, scale_name
+from pdcc.auto.initialise import Partitioner, Start, make_start, make_ways, scale_name
 from pdcc.auto.rules import Rows, choose, specifications, within_reach
 from pdcc.auto.signals import constant_nll, partition_agreement, partition_nll, standard_error
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import HeldOut, Split, hold_out, new_folds
-from pdcc.fitted import FitReport, Fitted, Usefulness
+from pdcc.exclusive import one_core
+from pdcc.fitted import MOST_WRONG, FitReport, Fitted, Usefulness
 from pdcc.inference import FitStatus, memberships, point_agreement
 from pdcc.metrics import acc
 from pdcc.models import Membership
@@ -69,7 +70,7 @@ class Preparation:
 class Plan:
     """What is trained in the end. epochs: how many; None: until held-out answers stop improving. compared: rows of the report.
 
-    fell_back: why it is not what was to be trained at first.
+    by_heart: train for as long as "auto" ever does, and longer; the best state is kept. fell_back: why it is not what was to be trained at first.
     """
 
     route: Route
@@ -77,11 +78,13 @@ class Plan:
     epochs: int | None
     compared: Rows
     reason: str
+    by_heart: bool = False
     fell_back: str | None = None
 
-    def kept(self, route: Route, start: Start, why: str) -> "Plan":
-        """A partition as it is, in the place of anything trained."""
-        words = f"{why} Fell back to {start.name}. Ask more pairs, or for fewer clusters."
+    def kept(self, route: Route, why: str) -> "Plan":
+        """Plain K-means, in the place of anything trained."""
+        start = None if route.start is None else route.start.unguided()
+        words = f"{why} Fell back to plain K-means. Ask more pairs, or for fewer clusters."
         return replace(self, route=replace(route, start=start), epochs=0, fell_back=words)
 
 
@@ -95,15 +98,16 @@ def prepare(data: PairData, config: TrainConfig, device: torch.device, own: OwnP
     kinds: tuple[str | None, ...] = (config.scale,)
     if config.scale == "auto":
         kinds = ("standard", "unit") if data.features[0].size >= WIDE and folds else ("standard",)
-    ways, rows = make_ways(data.features, shown, config.n_clusters, kinds, config.seed, project=own.network is None)
-    routes = []
-    for scaler, way in ways:
-        start = None if config.init == "random" else make_start(way, config.init, shown)
-        x = torch.as_tensor(way.X.reshape(-1, *scaler.scaled(data.features.shape[1:]))).to(device)
-        routes.append(Route(scaler, x, start))
-        if start is not None:
-            scale = scale_name(scaler.kind)
-            rows += tuple(row | {"setting": f"{scale}, {row['setting']}"} for row in start.table)
+    with one_core():
+        ways, rows = make_ways(data.features, shown, config.n_clusters, kinds, config.seed, project=own.network is None)
+        routes = []
+        for scaler, way in ways:
+            start = None if config.init == "random" else make_start(way, config.init, shown)
+            x = torch.as_tensor(way.X.reshape(-1, *scaler.scaled(data.features.shape[1:]))).to(device)
+            routes.append(Route(scaler, x, start))
+            if start is not None:
+                scale = scale_name(scaler.kind)
+                rows += tuple(row | {"setting": f"{scale}, {row['setting']}"} for row in start.table)
     return Preparation(split, folds, routes, rows)
 
 
@@ -135,7 +139,7 @@ def search(
         title = f"restart {restart + 1} of {config.n_init}"
         again = run.train(plan, shown, held, title, seed=config.seed + RESTART_STRIDE * restart)
         best = again if _score(again) < _score(best) else best
-    best, plan, useful = _useful(run, plan, best, shown, held)
+    best, plan, useful = _useful(run, plan, best, shown, held, at.routes)
     report = FitReport(
         held_out=at.split.by,
         n_held_out=int(at.split.held.sum()),
@@ -190,6 +194,11 @@ class Runner:
         """One rate within clusters and one across."""
         return Specification("rates", 0.0, self.config.partition_weight)
 
+    def steadiest(self, routes: list[Route]) -> Route:
+        """Where answers choose nothing: the scaling under which K-means finds the same clusters again and again."""
+        K, seed = self.config.n_clusters, self.config.seed
+        return routes[0] if len(routes) == 1 else max(routes, key=lambda r: steadiness(r.x.cpu().numpy(), K, seed))
+
     def first_net(self, route: Route, labels: Ints | None, seed: int) -> Membership:
         """f_theta as training finds it; made once for all that set out from the same labels."""
         key = (route.scaler.kind, b"" if labels is None else labels.tobytes(), seed)
@@ -216,8 +225,9 @@ class Runner:
         )
         net = self.first_net(plan.route, made, seed)
         return trainer.train(
-            plan.spec, net, labels, seed, title, agreement=agreement, exactly=plan.epochs, comparing=comparing
-        )
+            plan.spec, net, labels, seed, title,
+            agreement=agreement, exactly=plan.epochs, by_heart=plan.by_heart, comparing=comparing,
+        )  # fmt: skip
 
 
 def _plan(run: Runner, at: Preparation, options: list[Specification]) -> Plan:
@@ -248,12 +258,11 @@ def _plan(run: Runner, at: Preparation, options: list[Specification]) -> Plan:
         "; ".join(choice.reason for choice in choices) or "as asked for",
     )
     constant = np.concatenate([constant_nll(*fold) for fold in at.folds])
-    if not run.free or route.start is None or not within_reach([*(nll for nll, _ in found), constant])[-1]:
+    told = any(r.start is None or r.start.told for r in at.routes)
+    if told or not run.free or not within_reach([*(nll for nll, _ in found), constant])[-1]:
         return plan
-    # Answers choose nothing: what is left is the scaling under which K-means finds the same clusters again and again.
-    steady = max(at.routes, key=lambda r: steadiness(r.x.cpu().numpy(), run.config.n_clusters, run.config.seed))
     why = "No setting predicts answers about new items or annotators better than one rate for all pairs."
-    return plan if steady.start is None else replace(plan, spec=run.simplest).kept(steady, steady.start.unguided(), why)
+    return replace(plan, spec=run.simplest).kept(run.steadiest(at.routes), why)
 
 
 def _pooled(trials: Sequence[Trial]) -> tuple[Float64, int]:
@@ -270,17 +279,24 @@ def _score(trial: Trial) -> float:
 
 
 def _useful(
-    run: Runner, plan: Plan, best: Trial, shown: PairData, held: PairData | None
+    run: Runner, plan: Plan, best: Trial, shown: PairData, held: PairData | None, routes: list[Route]
 ) -> tuple[Trial, Plan, Usefulness]:
-    """Look at what came of it; where it is of no use, train another way, or else keep a partition: the start's, or plain K-means."""
+    """Look at what came of it; where it is of no use, train another way, or else keep plain K-means."""
     was = _look(best, plan, shown, held)
-    start = plan.route.start
+    if run.free and held is not None and was.doubtful and min(was.sizes) > 0:
+        recalled = _by_heart(run, plan, was.within, shown)
+        trial = run.train(recalled, shown, held, "by heart")
+        found, rate = _look(trial, recalled, shown, held), constant_nll(shown, held)
+        # The burden of proof is on clusters that cannot be right; but answers that say nothing prove nothing.
+        as_good, told = within_reach([_nll(best), _nll(trial)])[1], not within_reach([_nll(trial), rate])[1]
+        if as_good and told and not found.trouble:
+            best, plan, was = trial, recalled, found
     ways = []
     if was.trouble and plan.fell_back is None:
-        words = f"{was.trouble[0]} Trained with {run.simplest} instead."
-        simple = replace(plan, spec=run.simplest, fell_back=words) if run.free else plan
-        ways += [simple] if run.free else []
-        ways += [] if start is None else [simple.kept(plan.route, s, was.trouble[0]) for s in (start, start.unguided())]
+        simple = replace(plan, spec=run.simplest) if run.free else plan
+        if run.free and not was.blind:
+            ways.append(replace(simple, fell_back=f"{was.trouble[0]} Trained with {run.simplest} instead."))
+        ways += [] if plan.route.start is None else [simple.kept(run.steadiest(routes), was.trouble[0])]
     for way in ways:
         trial = run.train(way, shown, held, "another way")
         found = _look(trial, way, shown, held)
@@ -292,10 +308,41 @@ def _useful(
     return best, plan, was
 
 
+def _by_heart(run: Runner, plan: Plan, within: float, shown: PairData) -> Plan:
+    """Clusters that follow the features contradict more answers than people get wrong: let every item's own answers speak.
+
+    What predicts answers about new items stops before the net knows single items by heart, as it must where annotators have one label
+    of an item in mind. But if at most a share ``MOST_WRONG`` of those is wrong, pairs within clusters that are right are called
+    similar more often than this. So set out from K-means that pays for every answer it breaks, and train for long.
+    """
+    route, K, seed = plan.route, run.config.n_clusters, run.config.seed
+    start = route.start
+    if start is not None:
+        labels = Partitioner(route.x.cpu().numpy(), K, seed).make("constrained", shown)
+        route = replace(route, start=replace(start, kind="constrained", labels=labels))
+    words = f"its clusters, where {within:.0%} of the answers say similar, cannot be right if at most {MOST_WRONG:.0%} of the items are taken for others, so the items' own answers were learned by heart"
+    return replace(
+        plan,
+        route=route,
+        spec=run.simplest,
+        epochs=None,
+        by_heart=True,
+        fell_back=None,
+        reason=f"{plan.reason}; {words}",
+    )
+
+
+def _nll(trial: Trial) -> Float64:
+    return np.zeros(1) if trial.nll is None else trial.nll
+
+
 def _look(trial: Trial, plan: Plan, shown: PairData, held: PairData | None) -> Usefulness:
     """Held-out nats beside those of one rate and of K-means; cluster sizes; what is wrong, in sentences."""
     F = memberships(trial.model, plan.route.x).cpu().numpy()
-    sizes = np.bincount(F.argmax(axis=1), minlength=F.shape[1])
+    labels = F.argmax(axis=1)
+    sizes = np.bincount(labels, minlength=F.shape[1])
+    together = labels[shown.i] == labels[shown.j]
+    within, across = (float((shown.similar[m].sum() + 0.5) / (m.sum() + 1.0)) for m in (together, ~together))
     trouble = []
     nll = constant = partition = None
     if not np.isfinite(F).all():
@@ -312,7 +359,9 @@ def _look(trial: Trial, plan: Plan, shown: PairData, held: PairData | None) -> U
             )
     if (sizes == 0).any():
         trouble.append(f"{int((sizes == 0).sum())} of {len(sizes)} clusters are empty.")
-    return Usefulness(nll, constant, partition, tuple(int(n) for n in sizes), tuple(trouble), plan.fell_back)
+    return Usefulness(
+        nll, constant, partition, tuple(int(n) for n in sizes), within, across, tuple(trouble), plan.fell_back
+    )
 
 
 def _accuracy_of(oracle: Oracle, scaler: Scaler, device: torch.device) -> Callable[[nn.Module], float]:

@@ -138,7 +138,7 @@ def _compare(
 ) -> _Compared:  # fmt: skip
     data = PairData.from_arrays(X, pairs, similar, annotators)
     check_count("n_restarts", n_restarts)
-    if parameter not in estimator.get_params():
+    if not hasattr(estimator, "get_params") or parameter not in estimator.get_params():
         raise ValueError(
             f"estimator: expected a VolMaxDCC, whose {parameter} can be chosen, found {type(estimator).__name__}. Pass a VolMaxDCC."
         )
