@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test test-slow check format bench bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human bench-default bench-baselines bench-tables clean
+.PHONY: demo test test-slow campaign check format bench bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human bench-default bench-baselines bench-tables clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -25,6 +25,10 @@ test: $(STAMP)
 # What takes long: notebooks, pages, the wheel, scikit-learn's checks, the golden record, statistics over many fits.
 test-slow: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
+
+# Bad inputs, damaged files, kills, threads, other units; the table of docs/reliability.md. Exits with 1 on any fault.
+campaign: $(STAMP)
+	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -m campaign --write ../docs/reliability.md
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -1,6 +1,7 @@
 """What VolMaxDCC and VanillaDCC share: fit, predict, save and load; what comes after a fit is handed on."""
 
 import math
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -21,11 +22,13 @@ from pdcc.fitted import Fitted, logger
 from pdcc.inference import memberships, pair_nll
 from pdcc.models import CONFUSIONS, log_volume, similar_logits
 from pdcc.pair_input import MembershipOutput, PairInput
+from pdcc.storage.files import as_path
 from pdcc.storage.lock import claimed
 from pdcc.storage.model import load_run, save_run
 from pdcc.training import OWN, Network, OwnParts, TrainConfig, tensors
 from pdcc.validation import (
     check_device,
+    check_memberships,
     check_n_clusters,
     check_random_state,
     seed_of,
@@ -52,6 +55,7 @@ class PairEstimator(MembershipOutput, PairInput):
     def config(self, seed: int, n_clusters: int | None = None) -> TrainConfig:
         """The parameters as training takes them, checked; ``n_clusters``: what "auto" came to."""
         params = {k: v.item() if isinstance(v, np.generic) else v for k, v in {**VANILLA, **self.get_params()}.items()}
+        params = {k: float(v) if isinstance(v, Fraction) else v for k, v in params.items()}
         if isinstance(params["confusion"], nn.Module):
             params["confusion"] = OWN
         if params["n_clusters"] == "auto":
@@ -248,8 +252,9 @@ class PairEstimator(MembershipOutput, PairInput):
 
     def save(self, path: str | Path) -> None:
         """Write the fitted estimator to the directory ``path``: safetensors and JSON, no code."""
-        with claimed(Path(path)):
-            save_run(Path(path), *self.described())
+        place = as_path(path)
+        with claimed(place):
+            save_run(place, *self.described())
 
     def described(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         """The fitted estimator as named tensors and plain JSON: what ``save`` writes."""
@@ -276,7 +281,12 @@ class PairEstimator(MembershipOutput, PairInput):
             device = torch.device("cpu")
         if "feature_names" in body:
             self.feature_names_in_ = np.array(body["feature_names"], dtype=object)
-        self._adopt(Fitted.restore(flat, body["fitted"], device, self.own_parts()), flat["memberships"].numpy())
+        F = flat["memberships"].numpy()
+        check_memberships(F)
+        fitted = Fitted.restore(flat, body["fitted"], device, self.own_parts())
+        if F.shape != (sum(fitted.report.useful.sizes), fitted.config.n_clusters):
+            raise ValueError("memberships of other items")
+        self._adopt(fitted, F)
 
     @classmethod
     def load(cls, path: str | Path, *, network: Network | None = None, confusion: nn.Module | None = None) -> Self:
@@ -284,7 +294,7 @@ class PairEstimator(MembershipOutput, PairInput):
 
         Nothing in the directory is executed: what was fitted with a network or confusion of your own wants them passed again.
         """
-        flat, body = load_run(Path(path))
+        flat, body = load_run(as_path(path))
         if body.get("estimator") != cls.__name__:
             raise ArtifactError(
                 f"{path}: expected a saved {cls.__name__}, found {body.get('estimator')!r}. Load it with that class."

@@ -7,9 +7,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
 
+from pdcc.arrays import as_array
+
 
 def _labels(true: ArrayLike, predicted: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
-    a, b = np.asarray(true), np.asarray(predicted)
+    a, b = as_array("true", true, dates=True), as_array("predicted", predicted, dates=True)
     if a.ndim != 1 or b.ndim != 1 or len(a) != len(b) or len(a) == 0:
         raise ValueError(
             f"true, predicted: expected two label arrays of one length, found shapes {a.shape} and {b.shape}. Pass one label per item in both."
@@ -38,7 +40,7 @@ def ari(true: ArrayLike, predicted: ArrayLike) -> float:
 
 
 def _memberships(reference: ArrayLike, other: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    a, b = np.asarray(reference, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    a, b = (as_array(name, F, np.float64) for name, F in (("reference", reference), ("other", other)))
     if a.ndim != 2 or a.shape != b.shape:
         raise ValueError(
             f"reference, other: expected two (N, K) arrays of one shape, found {a.shape} and {b.shape}. Compare solutions with the same items and number of clusters."

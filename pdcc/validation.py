@@ -10,7 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
-from pdcc.arrays import Bools, Float64, Floats, Ints, RandomState
+from pdcc.arrays import Bools, Float64, Floats, Ints, RandomState, as_array, first_row
 from pdcc.dense import densified
 from pdcc.errors import PairDataError
 
@@ -18,40 +18,6 @@ from pdcc.errors import PairDataError
 LARGEST_SEED = 2**31 - 1
 # How far memberships may be off the simplex: float32 softmax output is.
 OFF_SIMPLEX = 1e-4
-
-
-def as_array(name: str, value: Any, dtype: Any = None) -> NDArray[Any]:
-    """``np.asarray`` with an error that names the argument; what an array would not show (a mask, a gradient, dates) is refused.
-
-    A tensor that requires a gradient is taken as the numbers it holds.
-    """
-    if hasattr(value, "detach"):  # a torch tensor, on whatever device
-        value = value.detach().cpu().numpy()
-    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        rows = np.ma.getmaskarray(value).reshape(len(value), -1).any(axis=1)
-        raise PairDataError(
-            name, "numbers without a mask", "masked entries", "Impute or drop them; .filled(...) does.", first_row(rows)
-        )
-    try:
-        array = np.asarray(value, dtype=dtype)
-    except OverflowError as error:
-        raise PairDataError(name, "numbers that fit into 64 bits", "larger ones", "Use other units.") from error
-    except ValueError as error:
-        raise PairDataError(
-            name, "rows of one length", f"a ragged list ({error})", "Give every row the same number of entries."
-        ) from error
-    if array.dtype.kind in "mM":
-        raise PairDataError(
-            name,
-            "numbers",
-            f"dates or durations ({array.dtype})",
-            "Turn them into numbers, such as days since the first.",
-        )
-    return array
-
-
-def first_row(bad: Any) -> int:
-    return int(np.flatnonzero(bad)[0])
 
 
 def check_features(

@@ -254,8 +254,9 @@ def test_the_split_is_the_one_that_was_fitted():
 
 def test_bad_arguments(easy):
     est, X, pairs, similar, _ = easy
-    with pytest.raises(ValueError, match="draws, n_restarts, work"):
-        est.diagnose(X, pairs, similar, draws=1)
+    for odd, kind in ({"draws": 1}, ValueError), ({"n_restarts": 0}, ValueError), ({"work": 0.0}, ValueError), ({"random_state": "x"}, TypeError):  # fmt: skip
+        with pytest.raises(kind, match=f"{next(iter(odd))}: expected"):
+            est.diagnose(X, pairs, similar, **odd)
 
 
 def pdcc(*arguments) -> int:

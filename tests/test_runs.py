@@ -96,7 +96,7 @@ def remake(home, monkeypatch):
                     if runs.begin(home / "run", source, options, resume=resume, overwrite=overwrite):
                         write_atomic(home / "run" / runs.CHECKPOINTS / "fit.safetensors", b"half way")
                         tensors, described = estimator.described()
-                        tensors["memberships"] = tensors["memberships"] * (1 - seed / 8)
+                        tensors["agreement"] = tensors["agreement"] * (1 - seed / 8)
                         runs.finish(home / "run", tensors, described, data, source, options)
             except Killed:
                 pass

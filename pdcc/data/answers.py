@@ -1,6 +1,7 @@
 """PairAnswers: answers about pairs of N items as one object of length N, the ``y`` that scikit-learn can split with X."""
 
 import logging
+import numbers
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pdcc.arrays import Bools, Ints
+from pdcc.arrays import Bools, Ints, as_array, first_row
 from pdcc.errors import PairDataError
-from pdcc.validation import as_array, check_count, check_pairs, check_similar, first_row
+from pdcc.validation import check_count, check_pairs, check_similar
 
 logger = logging.getLogger(__name__)
 
@@ -259,8 +260,12 @@ def _checked(n_items: int, index: Ints, similar: ArrayLike, annotators: ArrayLik
 
 def check_ids(name: str, item_ids: Collection[Any], n_items: int | None = None) -> NDArray[Any]:
     """Ids (N,) as an object array: hashable, none missing, none twice."""
-    ids = np.empty(len(item_ids), dtype=object)
-    ids[:] = list(item_ids)
+    try:
+        listed = list(item_ids)
+    except Exception as error:
+        raise PairDataError(name, "a list of ids", f"{item_ids!r:.80}", "Pass one id for each item.") from error
+    ids = np.empty(len(listed), dtype=object)
+    ids[:] = listed
     if n_items is not None and len(ids) != n_items:
         raise PairDataError(
             name, f"one id for each of the {n_items} rows of X", f"{len(ids)}", "Pass ids in the order of X."
@@ -274,7 +279,7 @@ def check_ids(name: str, item_ids: Collection[Any], n_items: int | None = None) 
                 "Name every item with a string, a number or a tuple.",
                 row,
             )
-    duplicated = pd.Series(ids).duplicated().to_numpy()
+    duplicated = pd.Series(ids, dtype=object).duplicated().to_numpy()
     if duplicated.any():
         row = first_row(duplicated)
         raise PairDataError(name, "ids that occur once", f"{ids[row]!r} again", "Make the ids unique.", row)
@@ -320,14 +325,15 @@ def check_annotators(annotators: ArrayLike | None, n_pairs: int) -> tuple[Ints |
     """Numbers (M,) into the names of the annotators, and the names; None and () where none are named."""
     if annotators is None:
         return None, ()
-    names = pd.Series(np.asarray(annotators).ravel() if np.asarray(annotators).ndim == 1 else [])
-    if len(names) != n_pairs:
+    given = as_array("annotators", annotators, dates=True)
+    if given.shape != (n_pairs,):
         raise PairDataError(
             "annotators",
             f"one annotator for each of the {n_pairs} pairs",
-            f"shape {np.asarray(annotators).shape}",
+            f"shape {given.shape}",
             "Pass annotators with shape (M,), or leave them out.",
         )
+    names = pd.Series(given.astype(str if given.dtype.kind in "mM" else object), dtype=object)
     if names.isna().any():
         raise PairDataError(
             "annotators",
@@ -336,5 +342,19 @@ def check_annotators(annotators: ArrayLike | None, n_pairs: int) -> tuple[Ints |
             "Name every annotator, or leave annotators out.",
             first_row(names.isna().to_numpy()),
         )
-    codes, unique = pd.factorize(names, sort=True)
+    bad = [not _is_name(name) for name in names]
+    if any(bad):
+        row = first_row(bad)
+        raise PairDataError("annotators", "text or numbers", ascii(names[row]), "Name them by text or numbers.", row)
+    try:
+        codes, unique = pd.factorize(names, sort=True)
+    except TypeError:  # names of several kinds, which have no order
+        codes, unique = pd.factorize(names)
     return codes.astype(np.int64), tuple(unique.tolist())
+
+
+def _is_name(name: Any) -> bool:
+    """Text that files can hold, or a number."""
+    if isinstance(name, str):
+        return not any("\ud800" <= c <= "\udfff" for c in name)
+    return isinstance(name, bytes | numbers.Real | np.generic)

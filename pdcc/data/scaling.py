@@ -67,6 +67,10 @@ class Scaler:
             rounding = digits * largest / unit
             constant[c] = deviation <= rounding or column.min() == column.max()
             lost[c] = not constant[c] and deviation <= ROUNDING * rounding
+        if constant.all():
+            raise PairDataError(
+                "X", "items that differ", "the same numbers for all of them", "Check how the features were read."
+            )
         if constant.any():
             logger.info("%d of %d columns of X are constant: they are left out.", int(constant.sum()), d)
         if lost.any():
@@ -75,9 +79,7 @@ class Scaler:
                 int(lost.sum()), d, X.dtype,
             )  # fmt: skip
         if kind == "unit":  # rows lose their length anyway: one size for all columns
-            varied = spread[~constant]
-            largest = float(varied.max()) if len(varied) else 1.0
-            spread[:] = float(2.0 ** np.frexp(largest)[1])
+            spread[:] = float(2.0 ** np.frexp(float(spread[~constant].max()))[1])
         spread[constant] = np.inf
         return replace(whole, axes=_leading(whole(X), most)) if kind == "unit" and most and most < d else whole
 

@@ -14,6 +14,7 @@ from pdcc.identifiability.evidence import gather
 from pdcc.identifiability.verdict import FEWEST, HALF, SUPPORTED, Overall, judge
 from pdcc.inference.variational import SampleStatus
 from pdcc.storage.provenance import package_versions
+from pdcc.validation import check_count, check_number
 
 CONDITIONAL = "if the true memberships are scattered: with a free confusion, answers cannot tell scattered memberships from squeezed ones"
 
@@ -162,10 +163,11 @@ def diagnose(
         eps: tolerance of the scatter condition. work: for the scatter checks in all, in units of about a second; draws they
             leave undecided widen the probability's interval.
     """
-    if draws < 2 or n_restarts < 1 or not work > 0:
-        raise ValueError(
-            f"draws, n_restarts, work: expected at least 2, at least 1, and more than 0, found {draws}, {n_restarts} and {work}. Ask for more."
-        )
+    check_count("draws", draws, 2)
+    check_count("n_restarts", n_restarts)
+    check_number("work", work, 0.0, open_low=True)
+    check_number("eps", eps, 0.0, 1.0)
+    check_count("random_state", random_state, 0)
     e = gather(
         fitted, data, draws=draws, n_restarts=n_restarts, eps=eps, work=work, seed=random_state, progress=progress
     )

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pdcc.arrays import Float32, Float64, Ints
 from pdcc.inference.variational import GUIDES, SampleStatus
 from pdcc.metrics import align
-from pdcc.validation import check_one_of
+from pdcc.validation import check_count, check_number, check_one_of
 
 METHODS = ("svi", "nuts", "ensemble")
 SITES = ("last-layer", "confusion")
@@ -33,6 +33,11 @@ class SampleConfig:
 
     def __post_init__(self) -> None:
         check_one_of("method", self.method, METHODS)
+        for name in ("chains", "draws", "warmup", "steps"):
+            check_count(name, getattr(self, name), 0)
+        check_count("random_state", self.seed, 0)
+        if self.prior_scale is not None:
+            check_number("prior_scale", self.prior_scale, 0.0, open_low=True)
         check_one_of("sites", self.sites, SITES)
         check_one_of("guide", self.guide, GUIDES)
         least = 4 if self.method == "nuts" else 1  # split r_hat halves a chain

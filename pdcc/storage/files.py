@@ -60,6 +60,17 @@ def _alive(process: int) -> bool:
     return True
 
 
+def as_path(path: Any) -> Path:
+    """A path that the system can hold."""
+    try:
+        os.fsencode(found := Path(path))
+    except (TypeError, UnicodeEncodeError) as error:
+        raise TypeError(f"path: expected a path, found {path!a} ({error}). Pass text or a Path.") from error
+    if "\0" in str(found):
+        raise ValueError(f"path: expected one without zero bytes, found {path!a}. Check how it was made.")
+    return found
+
+
 def check_output(path: Path, inputs: Sequence[Path] = ()) -> Path:
     """Where a result is to be written, behind symbolic links. Raises ``ArtifactError`` for what must not be replaced.
 

@@ -32,7 +32,9 @@ def claimed(directory: Path) -> Iterator[None]:
         yield
     finally:
         try:
-            path.unlink(missing_ok=True)  # while it is held: who opened it before finds that it is no longer the one there
+            path.unlink(
+                missing_ok=True
+            )  # while it is held: who opened it before finds that it is no longer the one there
         finally:
             os.close(handle)
         if new:

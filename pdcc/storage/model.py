@@ -71,10 +71,13 @@ def save_run(
 
 
 def tidy(path: Path) -> None:
-    """Remove what is left of earlier runs and of processes that are no more, where the description can be read or there is none."""
+    """Remove what is left of earlier runs and of processes that are no more; beside a damaged description nothing is touched."""
     remove_leftovers(path)
-    kept = read_description(path)["files"] if (path / DESCRIPTION).exists() else {}
-    named = {file["name"] for file in kept.values()}
+    try:
+        kept = read_description(path)["files"] if (path / DESCRIPTION).exists() else {}
+        named = {file["name"] for file in kept.values()}
+    except (ArtifactError, KeyError, TypeError, AttributeError):
+        return
     for old in path.iterdir():
         if RUN_FILE.fullmatch(old.name) and old.name not in named:
             old.unlink()

@@ -3,7 +3,6 @@
 import io
 import json
 import shutil
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,8 +55,7 @@ def begin(run: Path, source: Source, options: dict[str, Any], *, resume: bool, o
         what = "a finished run" if finished else "an interrupted run"
         go_on = "Go on with --resume, replace" if begun else "Replace"
         raise ArtifactError(f"{run}: already holds {what}. {go_on} it with --overwrite, or choose another directory.")
-    with suppress(ArtifactError, TypeError, KeyError, AttributeError):  # a damaged description is left as it is
-        tidy(run)
+    tidy(run)
     if not overwrite and (finished or begun):
         since_begun = _changed(plan, read_json(work / BEGUN)) if begun else list(plan)
         since_finished = _changed(plan, read_description(run)) if finished else list(plan)
