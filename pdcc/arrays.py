@@ -25,7 +25,11 @@ def as_array(name: str, value: Any, dtype: Any = None, *, dates: bool = False) -
     So are dates, unless ``dates``. A tensor that requires a gradient is taken as the numbers it holds.
     """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        rows = np.ma.getmaskarray(value).reshape(len(value), -1).any(axis=1)
+        rows = (
+            np.ma.getmaskarray(np.ma.atleast_1d(value))
+            .reshape(max(np.ma.atleast_1d(value).shape[0], 1), -1)
+            .any(axis=1)
+        )
         raise PairDataError(
             name, "numbers without a mask", "masked entries", "Impute or drop them; .filled(...) does.", first_row(rows)
         )

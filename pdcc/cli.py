@@ -126,6 +126,11 @@ def fit(
     estimator = VolMaxDCC(**params)
     data = PairData.read(features, pairs, id_column=id_column)
     estimator.check(data.n_items)
+    for given in (features, pairs):
+        if given.resolve().parent == output.resolve():
+            raise ValueError(
+                f"{given}: expected data outside the run's directory, which is replaced as a whole, found it in {output}. Copy it elsewhere first."
+            )
     source = runs.Source.of(features, pairs, id_column)
     with claimed(output):
         if not runs.begin(output, source, params, resume=resume, overwrite=overwrite):

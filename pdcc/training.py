@@ -265,7 +265,7 @@ class Trainer:
         if chosen.confusion == OWN:
             self._check_agreement(model)
         epochs, patience = c.lengths(len(self.pairs)) if exactly is None else (exactly, None)
-        if by_heart:
+        if by_heart and c.epochs == "auto":
             epochs, patience = BY_HEART * epochs, None
         full, last = c.volume_estimator == "full", exactly is not None
         how = FitConfig(

@@ -340,7 +340,7 @@ def test_a_useless_fit_says_so_and_falls_back(caplog, monkeypatch, every):
 
     def ruined(self, *args, **options):
         trial = real(self, *args, **options)
-        if args[4] == "fit" or (every and args[4] == "another way" and options["exactly"] != 0):
+        if args[4] == "fit" or (every and args[4].startswith("another way") and options["exactly"] != 0):
             with torch.no_grad():
                 list(trial.model.membership.parameters())[-1].copy_(torch.tensor([1e3, 0.0, 0.0]))
         return trial

@@ -265,3 +265,54 @@ def test_log_lines_and_reports_are_printable(capsys):
         main(["fit", "none\x1b.npy", "none.csv", "-k", "2", "-o", "none"])
     record = logging.LogRecord("pdcc", logging.INFO, "", 0, "%s", ("\x1b[2J",), None)
     assert _Printable("%(message)s").format(record) == "\\x1b[2J"
+
+
+def test_directories_called_unfinished_and_locks_of_others_stay(home):
+    (home / "run" / "unfinished").mkdir(parents=True)
+    (home / "run" / "unfinished" / "thesis.tex").write_text("years")
+    (home / "run" / ".lock").write_text("another program's")
+    assert fit(home) == 2
+    assert (home / "run" / "unfinished" / "thesis.tex").read_text() == "years"
+    assert (home / "run" / ".lock").read_text() == "another program's"
+
+
+def test_the_same_command_with_resume_goes_on_with_an_overwrite(home, remake):
+    """After an interrupt the user is told to add --resume to the same command: what was begun is not thrown away."""
+    steps, _ = remake(1, overwrite=True)
+    remake(0, overwrite=True)
+    for step in range(1, 2 * steps + 1):
+        remake(1, step, overwrite=True)
+        if (home / "run" / runs.CHECKPOINTS).exists() and (home / "run" / "unfinished" / "begun.json").exists():
+            break
+    before = (home / "run" / "unfinished" / "begun.json").stat().st_ino
+    source = runs.Source.of(home / "X.npy", home / "pairs.csv", None)
+    with claimed(home / "run"):
+        assert runs.begin(home / "run", source, {"random_state": 1}, resume=True, overwrite=True)
+    assert (home / "run" / "unfinished" / "begun.json").stat().st_ino == before
+    (home / "run" / "run.json").write_text("{")  # the old run is damaged: the new one goes on all the same
+    with claimed(home / "run"):
+        assert runs.begin(home / "run", source, {"random_state": 1}, resume=True, overwrite=False)
+
+
+def test_a_runs_own_features_are_no_input_for_its_successor(home, capsys):
+    assert fit(home) == 0
+    kept = home / "run" / "mine.npy"
+    kept.write_bytes((home / "X.npy").read_bytes())
+    with pytest.raises(SystemExit) as stop:
+        main(["fit", str(kept), str(home / "pairs.csv"), "-k", "3", "-o", str(home / "run"), "--overwrite", *QUICK])
+    assert stop.value.code == 2
+    assert "outside the run's directory" in capsys.readouterr().err
+    assert kept.exists()
+
+
+def test_two_ways_to_fall_back_have_checkpoints_of_their_own(tmp_path):
+    """Three distinct items and five clusters: both ways leave clusters empty, and the command ends all the same."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    np.save(tmp_path / "x.npy", np.eye(3)[y])
+    pairs = rng.integers(60, size=(300, 2))
+    rows = [f"{a},{b},{int(y[a] == y[b])}" for a, b in pairs]
+    (tmp_path / "pairs.csv").write_text("\n".join(["i,j,similar", *rows]))
+    with pytest.raises(SystemExit) as stop:
+        main(["-q", "fit", str(tmp_path / "x.npy"), str(tmp_path / "pairs.csv"), "-k", "5", "-o", str(tmp_path / "run"), "--epochs", "2"])  # fmt: skip
+    assert not stop.value.code

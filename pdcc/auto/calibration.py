@@ -23,7 +23,8 @@ COUNT_FOLDS = 5  # of the answers, to count clusters by; in 20 draws three folds
 LARGEST_K = 20  # most clusters that n_clusters="auto" compares
 
 # The choice by answers about new items.
-# (MOST_WRONG, the premise that at most a quarter of the items are taken for others, stands in pdcc/fitted.py.)
+# (MOST_WRONG, the premise that at most a quarter of the items are taken for others, stands in pdcc/fitted.py; how long items are learned by heart in
+# pdcc/training.py: both set looking at glass and wine.)
 NEW_FOLDS = 3
 FEWEST_NEW = 20  # fewer answers between two new items choose nothing
 AUTO_VOLUME = 1e-2  # the volume that goes with a pooled or an annotator's own confusion

@@ -192,7 +192,8 @@ class Runner:
     @property
     def simplest(self) -> Specification:
         """One rate within clusters and one across."""
-        return Specification("rates", 0.0, self.config.partition_weight)
+        volume = self.config.volume
+        return Specification("rates", 0.0 if isinstance(volume, str) else float(volume), self.config.partition_weight)
 
     def steadiest(self, routes: list[Route]) -> Route:
         """Where answers choose nothing: the scaling under which K-means finds the same clusters again and again."""
@@ -289,7 +290,7 @@ def _useful(
         found, rate = _look(trial, recalled, shown, held), constant_nll(shown, held)
         # The burden of proof is on clusters that cannot be right; but answers that say nothing prove nothing.
         as_good, told = within_reach([_nll(best), _nll(trial)])[1], not within_reach([_nll(trial), rate])[1]
-        if as_good and told and not found.trouble:
+        if as_good and told and not found.trouble and not found.doubtful:
             best, plan, was = trial, recalled, found
     ways = []
     if was.trouble and plan.fell_back is None:
@@ -297,8 +298,8 @@ def _useful(
         if run.free and not was.blind:
             ways.append(replace(simple, fell_back=f"{was.trouble[0]} Trained with {run.simplest} instead."))
         ways += [] if plan.route.start is None else [simple.kept(run.steadiest(routes), was.trouble[0])]
-    for way in ways:
-        trial = run.train(way, shown, held, "another way")
+    for number, way in enumerate(ways):
+        trial = run.train(way, shown, held, f"another way {number + 1}")
         found = _look(trial, way, shown, held)
         if not found.trouble:
             best, plan, was = trial, way, found
@@ -317,7 +318,7 @@ def _by_heart(run: Runner, plan: Plan, within: float, shown: PairData) -> Plan:
     """
     route, K, seed = plan.route, run.config.n_clusters, run.config.seed
     start = route.start
-    if start is not None:
+    if start is not None and run.config.init == "pairs":
         labels = Partitioner(route.x.cpu().numpy(), K, seed).make("constrained", shown)
         route = replace(route, start=replace(start, kind="constrained", labels=labels))
     words = f"its clusters, where {within:.0%} of the answers say similar, cannot be right if at most {MOST_WRONG:.0%} of the items are taken for others, so the items' own answers were learned by heart"

@@ -271,7 +271,7 @@ def check_ids(name: str, item_ids: Collection[Any], n_items: int | None = None) 
             name, f"one id for each of the {n_items} rows of X", f"{len(ids)}", "Pass ids in the order of X."
         )
     for row, value in enumerate(ids.tolist()):
-        if not isinstance(value, Hashable) or value is None or value != value:
+        if not isinstance(value, Hashable) or value is None or value is pd.NA or value != value:
             raise PairDataError(
                 name,
                 "hashable ids, none missing",
@@ -333,14 +333,15 @@ def check_annotators(annotators: ArrayLike | None, n_pairs: int) -> tuple[Ints |
             f"shape {given.shape}",
             "Pass annotators with shape (M,), or leave them out.",
         )
+    missing = pd.isna(given)
     names = pd.Series(given.astype(str if given.dtype.kind in "mM" else object), dtype=object)
-    if names.isna().any():
+    if missing.any():
         raise PairDataError(
             "annotators",
             "no missing values",
             "a missing one",
             "Name every annotator, or leave annotators out.",
-            first_row(names.isna().to_numpy()),
+            first_row(missing),
         )
     bad = [not _is_name(name) for name in names]
     if any(bad):

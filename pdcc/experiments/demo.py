@@ -14,8 +14,7 @@ from pdcc.estimator import VanillaDCC, VolMaxDCC
 from pdcc.identifiability.diagnose import diagnose
 from pdcc.partition.kmeans import kmeans
 from pdcc.storage import run as runs
-from pdcc.storage.lock import LOCK
-from pdcc.storage.model import DESCRIPTION
+from pdcc.storage.model import DESCRIPTION, check_place
 
 N_PAIRS = 3000
 N_ANNOTATORS = 8
@@ -33,7 +32,8 @@ def _is_demo(run: Path) -> bool:
 
 def run_demo(output: Path, seed: int) -> Iterator[str]:
     """Lines to print, as they become known; leaves the fitted VolMaxDCC in the directory ``output``."""
-    if set(output.iterdir()) - {output / LOCK} and not _is_demo(output):
+    check_place(output)
+    if (output / DESCRIPTION).exists() and not _is_demo(output):
         raise ArtifactError(
             f"{output}: expected an empty directory or an earlier demo, found something else. Choose another one with -o."
         )

@@ -6,7 +6,8 @@ import os
 import re
 import socket
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,11 +18,21 @@ from torch import Tensor
 from pdcc.errors import ArtifactError
 
 FORMAT = "pdcc-state-1"
+
+
+def _machine() -> Iterator[str]:
+    """What tells processes apart whose numbers may be the same: the host and, on Linux, its start and the space of process numbers."""
+    yield socket.gethostname()
+    for read in (lambda: Path("/proc/sys/kernel/random/boot_id").read_text(), lambda: os.readlink("/proc/self/ns/pid")):
+        with suppress(OSError):
+            yield read()
+
+
 # A run directory is known by this file; the others of a run are named by what they hold and their content.
 RUN_MARK = "run.json"
 RUN_FILE = re.compile(r"(model|pairs|features)-[0-9a-f]{12}\.(safetensors|npy)")
 # Files that are being written carry the machine and the process, so that those of a dead one are known.
-HOST = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:8]
+HOST = hashlib.sha256("".join(_machine()).encode()).hexdigest()[:8]
 PARTIAL = re.compile(r"\.pdcc-([0-9a-f]{8})-([0-9]+)-.*\.partial")
 
 
@@ -44,10 +55,12 @@ def write_atomic(path: Path, payload: bytes) -> None:
 
 def remove_leftovers(directory: Path) -> None:
     """Remove what processes of this machine that are no more had begun to write there."""
-    for entry in os.scandir(directory):
-        found = PARTIAL.fullmatch(entry.name)
-        if found and found[1] == HOST and not _alive(int(found[2])):
-            Path(entry.path).unlink(missing_ok=True)
+    with suppress(OSError):  # someone else's, say: tidying up must not be in the way
+        for name in os.listdir(directory):
+            found = PARTIAL.fullmatch(name)
+            if found and found[1] == HOST and not _alive(int(found[2])):
+                with suppress(OSError):
+                    (directory / name).unlink()
 
 
 def _alive(process: int) -> bool:

@@ -15,7 +15,7 @@ try:
 except ImportError:  # no POSIX: nothing keeps two processes apart there
     fcntl = None  # type: ignore[assignment]
 
-LOCK = ".lock"
+LOCK = ".pdcc-lock"
 
 
 @contextmanager
@@ -44,10 +44,11 @@ def claimed(directory: Path) -> Iterator[None]:
 
 def _take(path: Path) -> int:
     """A locked handle of the file that is at ``path``. Whoever had it before may have removed it, and the directory, meanwhile."""
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileNotFoundError):
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+            handle = os.open(path, flags, 0o666)
             try:
                 if fcntl is not None:
                     fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -61,6 +62,9 @@ def _take(path: Path) -> int:
                 ) from error
             except FileNotFoundError:
                 pass
+            except OSError:  # a file system without locks
+                os.close(handle)
+                raise
             os.close(handle)
 
 

@@ -24,7 +24,7 @@ from pdcc.storage.lock import LOCK
 from pdcc.storage.provenance import package_versions
 
 FORMAT = "pdcc-run-2"
-DESCRIPTION, UNFINISHED, BEGUN = RUN_MARK, "unfinished", "begun.json"
+DESCRIPTION, UNFINISHED, BEGUN, CHECKPOINTS = RUN_MARK, "unfinished", "begun.json", "checkpoints"
 MODEL = "model.safetensors"
 # Tensors whose numbers are all finite in a fit that can be used.
 LEARNED = ("model/", "guide/", "memberships", "agreement")
@@ -35,11 +35,18 @@ def check_place(path: Path) -> None:
     if path.exists() and not path.is_dir():
         raise ArtifactError(f"{path}: expected a directory for the run, found a file. Choose another path.")
     names = {entry.name for entry in path.iterdir()} if path.is_dir() else set()
-    own = {n for n in names if n in (LOCK, UNFINISHED) or RUN_FILE.fullmatch(n) or PARTIAL.fullmatch(n)}
+    own = {n for n in names if n == LOCK or RUN_FILE.fullmatch(n) or PARTIAL.fullmatch(n)}
+    own |= {UNFINISHED} if _is_ours(path / UNFINISHED) else set()
     if names - own and not (path / DESCRIPTION).exists() and not (path / UNFINISHED / BEGUN).exists():
         raise ArtifactError(
             f"{path}: expected an empty directory or a pdcc run, found other files. Choose another path."
         )
+
+
+def _is_ours(unfinished: Path) -> bool:
+    """It holds nothing but what a fit writes there."""
+    entries = [entry.name for entry in unfinished.iterdir()] if unfinished.is_dir() else []
+    return all(name in (BEGUN, CHECKPOINTS) or PARTIAL.fullmatch(name) for name in entries)
 
 
 def save_run(
@@ -81,7 +88,7 @@ def tidy(path: Path) -> None:
     for old in path.iterdir():
         if RUN_FILE.fullmatch(old.name) and old.name not in named:
             old.unlink()
-    if not (path / UNFINISHED / BEGUN).exists():
+    if not (path / UNFINISHED / BEGUN).exists() and _is_ours(path / UNFINISHED):
         shutil.rmtree(path / UNFINISHED, ignore_errors=True)
 
 

@@ -3,6 +3,7 @@
 import io
 import json
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from pdcc.data.columns import column_names
 from pdcc.data.io import read_features
 from pdcc.data.pairs import PairData
 from pdcc.errors import ArtifactError
+from pdcc.storage import model
 from pdcc.storage.files import file_hash, load_state, pack_state, read_json, write_atomic
 from pdcc.storage.model import BEGUN, DESCRIPTION, UNFINISHED, check_place, file_of, read_description, save_run, tidy
 from pdcc.validation import check_features
 
-CHECKPOINTS = f"{UNFINISHED}/checkpoints"
+CHECKPOINTS = f"{UNFINISHED}/{model.CHECKPOINTS}"
 PAIRS, FEATURES = "pairs.safetensors", "features.npy"
 # What users call what a run remembers.
 WORDS = {"features_sha256": "the features file", "pairs_sha256": "the pairs file", "random_state": "the seed"}
@@ -56,8 +58,14 @@ def begin(run: Path, source: Source, options: dict[str, Any], *, resume: bool, o
         go_on = "Go on with --resume, replace" if begun else "Replace"
         raise ArtifactError(f"{run}: already holds {what}. {go_on} it with --overwrite, or choose another directory.")
     tidy(run)
+    if resume and begun and overwrite:  # the same command again, after an overwrite was interrupted
+        with suppress(ArtifactError):
+            if not _changed(plan, read_json(work / BEGUN)):
+                return True
     if not overwrite and (finished or begun):
         since_begun = _changed(plan, read_json(work / BEGUN)) if begun else list(plan)
+        if begun and not since_begun and not _readable(run):
+            return True
         since_finished = _changed(plan, read_description(run)) if finished else list(plan)
         if since_begun and since_finished:
             changed = since_begun if begun else since_finished
@@ -69,6 +77,14 @@ def begin(run: Path, source: Source, options: dict[str, Any], *, resume: bool, o
         return bool(since_finished)
     shutil.rmtree(work, ignore_errors=True)
     write_atomic(work / BEGUN, json.dumps(plan, indent=1).encode())
+    return True
+
+
+def _readable(run: Path) -> bool:
+    try:
+        read_description(run)
+    except ArtifactError:
+        return False
     return True
 
 
