@@ -117,6 +117,7 @@ def fit(
     from pdcc.data.pairs import PairData
     from pdcc.estimator import VolMaxDCC
     from pdcc.storage import run as runs
+    from pdcc.storage.files import RUN_FILE
     from pdcc.storage.lock import claimed
 
     params: dict[str, Any] = {
@@ -127,9 +128,9 @@ def fit(
     data = PairData.read(features, pairs, id_column=id_column)
     estimator.check(data.n_items)
     for given in (features, pairs):
-        if given.resolve().parent == output.resolve():
+        if given.resolve().parent == output.resolve() and RUN_FILE.fullmatch(given.resolve().name):
             raise ValueError(
-                f"{given}: expected data outside the run's directory, which is replaced as a whole, found it in {output}. Copy it elsewhere first."
+                f"{given}: expected data that stay, found a file of the run that is to be replaced. Copy it elsewhere first."
             )
     source = runs.Source.of(features, pairs, id_column)
     with claimed(output):

@@ -296,12 +296,12 @@ def test_the_same_command_with_resume_goes_on_with_an_overwrite(home, remake):
 
 def test_a_runs_own_features_are_no_input_for_its_successor(home, capsys):
     assert fit(home) == 0
-    kept = home / "run" / "mine.npy"
+    kept = home / "run" / "features-0123456789ab.npy"
     kept.write_bytes((home / "X.npy").read_bytes())
     with pytest.raises(SystemExit) as stop:
         main(["fit", str(kept), str(home / "pairs.csv"), "-k", "3", "-o", str(home / "run"), "--overwrite", *QUICK])
     assert stop.value.code == 2
-    assert "outside the run's directory" in capsys.readouterr().err
+    assert "a file of the run that is to be replaced" in capsys.readouterr().err
     assert kept.exists()
 
 
