@@ -187,7 +187,7 @@ def predict(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "X (has|does not have valid) feature names")  # which that line says
         F = estimator.predict_proba(X)
-    items = np.arange(len(F)) if ids is None else ids
+    items: Any = np.arange(len(F)) if ids is None else ids
     if safe_csv:
         items = [f"'{i}" if isinstance(i, str) and i.startswith(FORMULA) else i for i in items]
     columns: dict[str, Any] = {"item": items, "label": F.argmax(axis=1)}
@@ -221,9 +221,10 @@ def diagnose(
     from pdcc.identifiability.diagnose import diagnose as run_diagnosis
     from pdcc.storage import run as runs
     from pdcc.storage.files import check_output, write_atomic
+    from pdcc.storage.model import read_description
 
     estimator = VolMaxDCC.load(run)
-    read = runs.features_of(run, runs.read_description(run))[0] if features is None else features
+    read = runs.features_of(run, read_description(run))[0] if features is None else features
     target = None if output is None else check_output(output, [read])
     data = runs.read_data(run, features)
     progress = sys.stderr.isatty()

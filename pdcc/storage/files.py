@@ -23,9 +23,10 @@ FORMAT = "pdcc-state-1"
 def _machine() -> Iterator[str]:
     """What tells processes apart whose numbers may be the same: the host and, on Linux, its start and the space of process numbers."""
     yield socket.gethostname()
-    for read in (lambda: Path("/proc/sys/kernel/random/boot_id").read_text(), lambda: os.readlink("/proc/self/ns/pid")):
-        with suppress(OSError):
-            yield read()
+    with suppress(OSError):
+        yield Path("/proc/sys/kernel/random/boot_id").read_text()
+    with suppress(OSError):
+        yield os.readlink("/proc/self/ns/pid")
 
 
 # A run directory is known by this file; the others of a run are named by what they hold and their content.

@@ -124,7 +124,7 @@ def file_of(path: Path, body: dict[str, Any], name: str) -> Path:
     kept = files.get(name) if isinstance(files, dict) else None
     if not isinstance(kept, dict) or not RUN_FILE.fullmatch(str(kept.get("name"))):
         raise ArtifactError(f"{path}: keeps no {name}. Fit again.")
-    file = path / kept["name"]
+    file = path / str(kept["name"])
     if not file.is_file():
         raise ArtifactError(f"{file}: missing. Restore it or fit again.")
     if file_hash(file) != kept.get("sha256"):
