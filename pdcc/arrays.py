@@ -25,11 +25,8 @@ def as_array(name: str, value: Any, dtype: Any = None, *, dates: bool = False) -
     So are dates, unless ``dates``. A tensor that requires a gradient is taken as the numbers it holds.
     """
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        rows = (
-            np.ma.getmaskarray(np.ma.atleast_1d(value))
-            .reshape(max(np.ma.atleast_1d(value).shape[0], 1), -1)
-            .any(axis=1)
-        )
+        mask = np.atleast_1d(np.ma.getmaskarray(value))
+        rows = mask.reshape(len(mask), -1).any(axis=1)
         raise PairDataError(
             name, "numbers without a mask", "masked entries", "Impute or drop them; .filled(...) does.", first_row(rows)
         )
@@ -42,9 +39,7 @@ def as_array(name: str, value: Any, dtype: Any = None, *, dates: bool = False) -
         raise PairDataError(
             name, "rows of one length", f"a ragged list ({error})", "Give every row the same number of entries."
         ) from error
-    except (
-        Exception
-    ) as error:  # a tensor without data, or of a kind numpy has not; or what an object of the user's raises
+    except Exception as error:  # a tensor without data, of a kind numpy lacks, or what a user's object raises
         what = f"a {type(value).__name__} that cannot be made one ({error})"
         raise PairDataError(name, "an array", what, "Pass a dense array of numbers.") from error
     if array.dtype.kind in "mM" and not dates:

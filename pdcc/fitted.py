@@ -34,7 +34,8 @@ class Usefulness:
 
     held_out, constant, kmeans: nats per held-out answer of the fit, of one rate for all pairs, of plain K-means; None where
     nothing was held out or no K-means was made. sizes: items per cluster. within, across: how often answers say "similar" of
-    pairs within clusters, and across them. trouble: what is wrong, a sentence each; empty if nothing is. fell_back: why something else was kept than what was trained first, or None.
+    pairs within clusters, and across them. trouble: what is wrong, a sentence each; empty if nothing is. fell_back: why
+    something else was kept than what was trained first, or None.
     """
 
     held_out: float | None

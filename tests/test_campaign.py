@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -51,28 +53,25 @@ def test_a_part_that_dies_is_a_fault(monkeypatch):
     assert "| files | 1 | 0 | 1 |" in campaign.as_table({"files": found})
 
 
+def seen_in(attempt: Callable[..., str | None], count: int, home: Path) -> set[str | None]:
+    """What ``count`` attempts found that were not refused."""
+    found = set()
+    for k in range(count):
+        with suppress(Exception):
+            found.add(attempt(np.random.default_rng([0, k]), home))
+    return found
+
+
 def test_a_file_that_runs_code_would_be_seen(monkeypatch, tmp_path):
     """The reader replaced by pickle's own."""
     import pickle
 
     monkeypatch.setattr(files, "read_pickle", lambda path: pickle.loads(path.read_bytes()))
-    found = set()
-    for k in range(40):
-        try:
-            found.add(files.pickles(np.random.default_rng([0, k]), tmp_path))
-        except Exception:
-            continue
-    assert "CODE FROM A FILE WAS RUN" in found
+    assert "CODE FROM A FILE WAS RUN" in seen_in(files.pickles, 40, tmp_path)
 
 
 def test_an_altered_run_that_loads_would_be_seen(monkeypatch, tmp_path):
     """Hashes no longer compared: damage that the format survives comes through, and is told."""
     monkeypatch.setattr("pdcc.storage.model.file_of", lambda path, body, name: path / body["files"][name]["name"])
-    found = set()
     files._run.cache_clear()
-    for k in range(60):
-        try:
-            found.add(files.runs(np.random.default_rng([0, k]), tmp_path))
-        except Exception:
-            continue
-    assert "an altered run was loaded as if nothing had happened" in found
+    assert "an altered run was loaded as if nothing had happened" in seen_in(files.runs, 60, tmp_path)

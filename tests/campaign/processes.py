@@ -104,10 +104,10 @@ class Bench:
         return f"found {sorted(other)} too many or missing" if other else None
 
     @contextmanager
-    def fresh(self, rng: Rng) -> Iterator[bool]:
-        """A place for a run: nothing there, or a run of seed 0."""
+    def fresh(self, rng: Rng, old: bool | None = None) -> Iterator[bool]:
+        """A place for a run: nothing there, or an ``old`` run of seed 0; by chance where it is not said."""
         shutil.rmtree(self.run, ignore_errors=True)
-        old = bool(rng.random() < 0.5)
+        old = bool(rng.random() < 0.5) if old is None else old
         if old:
             assert self.go() == 0
         yield old
@@ -150,8 +150,8 @@ def interrupted(bench: Bench, rng: Rng) -> str | None:
     return killed(bench, rng, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 
 
-def at_step(bench: Bench, rng: Rng, step: int) -> str | None:
-    """A fit kills itself at the step-th change of the disk: before it, if odd, or after it."""
+def at_step(bench: Bench, rng: Rng, step: int, over: bool) -> str | None:
+    """A first fit, or one ``over`` an old run, kills itself at the step-th change of the disk: before it, if odd, or after it."""
     count = 0
 
     def arm() -> None:
@@ -172,7 +172,7 @@ def at_step(bench: Bench, rng: Rng, step: int) -> str | None:
         for name in CHANGES:
             setattr(os, name, dying(getattr(os, name)))
 
-    with bench.fresh(rng) as old:
+    with bench.fresh(rng, over) as old:
         child = bench.start("--seed", "1", *(["--overwrite"] if old else []), before=arm)
         code = bench.wait(child)
         bench.said(child)
@@ -241,21 +241,25 @@ def two_at_once(bench: Bench, rng: Rng) -> str | None:
         return (f"cannot go on: exit code {code}" if code else None) or bench.clean()
 
 
+def _at_every_step(bench: Bench, tally: Tally, seed: int, share: float, over: bool) -> None:
+    """Die at one change of the disk after the other, until a fit gets through; at two of them for a smaller share."""
+    found, step = "", 1
+
+    def attempt() -> str | None:
+        nonlocal found
+        found = at_step(bench, np.random.default_rng([seed, 300, step]), step, over) or ""
+        return None if found == "past the last step" else found or None
+
+    while found != "past the last step" and (share >= 1 or step <= 2):
+        tally.attempt("killed at a change of the disk" + (", overwriting" if over else ""), step, attempt)
+        step += 1
+
+
 def run(tally: Tally, seed: int, share: float, home: Path) -> None:
     """A ``share`` of all attempts, and at least one kill at every change of the disk where all of them are asked for."""
     bench = Bench(home)
-    steps = 1
-    while share >= 1 or steps <= 4:
-        found = [""]
-
-        def attempt() -> str | None:
-            found[0] = at_step(bench, np.random.default_rng([seed, 300, steps // 2]), steps) or ""  # noqa: B023
-            return None if found[0] == "past the last step" else found[0] or None  # noqa: B023
-
-        tally.attempt("killed at a change of the disk", steps, attempt)
-        if found[0] == "past the last step":
-            break
-        steps += 1
+    for over in (False, True):
+        _at_every_step(bench, tally, seed, share, over)
     kinds: dict[str, tuple[Callable[[Bench, Rng], str | None], int]] = {
         "kill -9 at a random moment": (killed, 110), "other signals": (interrupted, 30), "no space left": (without_space, 20), "no rights": (without_rights, 6),
         "two processes, one run": (two_at_once, 30),
