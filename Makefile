@@ -53,6 +53,7 @@ bench-synthetic: $(STAMP)
 
 bench-bank: $(STAMP)
 	$(BIN)/pdcc simulate bank -o results --jobs 2
+	$(BIN)/pdcc simulate memberships -o results --jobs 2
 
 bench-sbc: $(STAMP)
 	$(BIN)/python benchmarks/sbc.py --jobs 2

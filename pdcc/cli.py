@@ -203,49 +203,82 @@ def diagnose(
         Path | None, typer.Option(help="Where the features are now, if they moved since the fit.")
     ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write, besides the text.")] = None,
-    draws: Annotated[int, typer.Option(help="Posterior draws.")] = 100,
+    items: Annotated[
+        Path | None,
+        typer.Option(help="CSV to write: every item's label, probability, whether it is settled, and label set."),
+    ] = None,
+    trusted: Annotated[
+        Path | None, typer.Option(help="Table of items whose label is known (columns item, label), drawn at random.")
+    ] = None,
+    target: Annotated[float, typer.Option(help="The accuracy that would do.")] = 0.8,
+    level: Annotated[float, typer.Option(help="How sure a set of labels must be.")] = 0.95,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer fits and draws, wider intervals.")] = False,
+    draws: Annotated[int | None, typer.Option(help="Posterior draws (60; quick: 20).")] = None,
     restarts: Annotated[
-        int, typer.Option(help="Refits from new starts, in search of alternative optima; fewer than 4 support nothing.")
-    ] = 6,
+        int | None, typer.Option(help="Fits of the same answers from new starts (4; quick: 2, which support nothing).")
+    ] = None,
     eps: Annotated[float, typer.Option(help="Tolerance of the scatter condition.")] = 0.05,
     seed: Seed = 0,
-    strict: Annotated[bool, typer.Option("--strict", help="Exit with 1 unless the verdict is supported.")] = False,
+    strict: Annotated[
+        str | None,
+        typer.Option(
+            "--strict", help="Exit with 1 unless this is supported: labels, items, clusters, memberships, model."
+        ),
+    ] = None,
 ) -> None:
-    """Say whether the answers identify the memberships of RUN, condition by condition, with advice.
+    """Say how right the labels of RUN are, what is settled, and what more answers would do.
 
-    Example: pdcc diagnose run -o diagnosis.json
+    Example: pdcc diagnose run -o diagnosis.json --items items.csv
     """
     import json
 
+    from pdcc.data.io import read_table
     from pdcc.estimator import VolMaxDCC
     from pdcc.identifiability.diagnose import diagnose as run_diagnosis
+    from pdcc.identifiability.verdict import Question
     from pdcc.storage import run as runs
     from pdcc.storage.files import check_output, write_atomic
     from pdcc.storage.model import read_description
 
+    if strict is not None and strict not in list(Question):
+        raise ValueError(
+            f"--strict: expected one of {', '.join(Question)}, found {strict!r}. Choose the question to judge."
+        )
     estimator = VolMaxDCC.load(run)
-    read = runs.features_of(run, read_description(run))[0] if features is None else features
-    target = None if output is None else check_output(output, [read])
+    read = [runs.features_of(run, read_description(run))[0] if features is None else features]
+    read += [] if trusted is None else [trusted]
+    target_file = None if output is None else check_output(output, read)
+    items_file = None if items is None else check_output(items, read if output is None else [*read, output])
     data = runs.read_data(run, features)
-    progress = sys.stderr.isatty()
     found = run_diagnosis(
-        estimator.fitted_, data, draws=draws, n_restarts=restarts, eps=eps, random_state=seed, progress=progress
-    )
+        estimator.fitted_, data, trusted=None if trusted is None else read_table(trusted), target=target, level=level,
+        quick=quick, draws=draws, n_restarts=restarts, eps=eps, random_state=seed, progress=sys.stderr.isatty(),
+    )  # fmt: skip
     say(str(found))
-    if target is not None:
-        write_atomic(target, json.dumps(found.to_dict(), indent=1).encode())
+    if target_file is not None:
+        write_atomic(target_file, json.dumps(found.to_dict(), indent=1).encode())
         say(f"\nAll of it, with every number, is in {output}.")
-    if strict and found.overall != "supported":
+    if items_file is not None:
+        write_atomic(items_file, found.items.to_csv(index=False).encode())
+        say(f"\nEvery item's label, its probability and label set are in {items}.")
+    if strict is not None and found.verdicts[Question(strict)] != "supported":
         raise typer.Exit(1)
 
 
 @app.command()
 def simulate(
-    study: Annotated[str, typer.Argument(help="synthetic (the paper's study) or bank (does the diagnosis know?).")],
+    study: Annotated[
+        str,
+        typer.Argument(
+            help="synthetic (the paper's study), bank (does the diagnosis know how right labels are?) or memberships (and whether soft ones are determined?)."
+        ),
+    ],
     output: Annotated[
         Path, typer.Option("--output", "-o", help="Directory for tables and figures; a killed run goes on.")
     ],
-    size: Annotated[int | None, typer.Option(help="Seeds of the study (10), or settings of the bank (204).")] = None,
+    size: Annotated[
+        int | None, typer.Option(help="Seeds of the study (10), or settings (bank: 324, memberships: 204).")
+    ] = None,
     seed: Seed = 0,
     jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
 ) -> None:
@@ -254,10 +287,11 @@ def simulate(
     Example: pdcc simulate bank -o results --jobs 2
     """
     from pdcc.experiments.identifiability_bank import simulate_bank
+    from pdcc.experiments.labels_bank import simulate_labels
     from pdcc.experiments.synthetic import simulate_synthetic
     from pdcc.storage.lock import claimed
 
-    known = {"synthetic": simulate_synthetic, "bank": simulate_bank}
+    known = {"synthetic": simulate_synthetic, "bank": simulate_labels, "memberships": simulate_bank}
     if study not in known:
         raise ValueError(f"study: expected one of {', '.join(known)}, found {study!r}. Choose one of them.")
     with claimed(output):

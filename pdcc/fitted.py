@@ -73,7 +73,7 @@ class FitReport:
 
     held_out: what was held out together; held_out_annotators: their names where it was annotators. n_new: answers between two
     new items, or of new annotators, that settings were compared by. start: the scaling and start chosen, in words; start_kind: the
-    partition it set out from, None for none. compared: one row per setting, with its
+    partition it set out from, None for none. epochs: how many it was trained for. compared: one row per setting, with its
     nats per such answer.
     """
 
@@ -83,6 +83,7 @@ class FitReport:
     n_new: int
     start: str
     start_kind: str | None
+    epochs: int
     compared: tuple[dict[str, Any], ...]
     chosen: Specification
     reason: str

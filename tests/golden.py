@@ -108,7 +108,9 @@ def one(name: str, seed: int) -> dict[str, Any]:
         "svi_b": bits(svi.posterior["agreement"].values),
         "refits": bits(refits.posterior["memberships"].values),
         "refits_b": bits(refits.posterior["agreement"].values),
-        "overall": [found.overall, found.conditional, [c.verdict for c in found.conditions]],
+        "overall": [list(found.verdicts.values()), found.conditional, [c.verdict for c in found.conditions]],
+        "accuracy": [found.accuracy.low, found.accuracy.estimate, found.accuracy.high, found.agreement.estimate],
+        "items": bits(found.items["probability"]),
         "score": found.score,
         "figures": [[*(c.probability or ()), *(c.prior or ()), *numbers(c.evidence)] for c in found.conditions],
     }

@@ -31,6 +31,7 @@ FLOW = (
     ("estimator", "base"),
     ("posterior",),
     ("criticism",),
+    ("accuracy",),
     ("identifiability",),
     ("baselines",),
     ("plots",),

@@ -290,14 +290,21 @@ def test_a_misspelt_option_is_named(est, noisy_blobs):
 
 
 def test_attributes_say_how_the_intervals_fared(est, noisy_blobs):
+    """With a volume term it is no posterior, and no figure of another configuration is carried."""
     a = noisy_blobs.answers
+    plain = fitted(noisy_blobs, volume=0.0)
     said = {}
     for guide in ("low-rank", "normal"):
-        idata = est.posterior(noisy_blobs.X, a.pairs, a.similar, guide=guide, draws=3, steps=20)
+        idata = plain.posterior(noisy_blobs.X, a.pairs, a.similar, guide=guide, draws=3, steps=20)
         said[guide] = idata.attrs["calibration"]
         assert ("did not converge" in said[guide]) == (idata.attrs["status"] != "converged")
+        assert idata.attrs["kind"] == "posterior"
     assert "86 %" in said["low-rank"]
     assert "too narrow" in said["normal"]
+    attrs = est.posterior(noisy_blobs.X, a.pairs, a.similar, draws=3, steps=20).attrs
+    assert attrs["kind"].startswith("regularised")
+    assert "not measured" in attrs["calibration"]
+    assert "%" not in attrs["calibration"]
 
 
 def test_starts_of_refits_are_numbered_like_the_partition():

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from pdcc import check_ssc
+from pdcc.annotators import draw_pairs
 from pdcc.cli import main
 from pdcc.experiments import identifiability_bank, synthetic
 from pdcc.experiments.identifiability_bank import RECOVERED, Setting, bank, run_bank, run_cell, simulate, summarise
@@ -138,3 +139,32 @@ def test_the_paper_study_from_the_shell(tmp_path, monkeypatch, capsys):
     middle = table[(table["method"] == "clean: Vanilla") & (table["pairs"] == 200)]["seen"].median()
     (line,) = [s for s in capsys.readouterr().out.splitlines()[-5:] if "clean: Vanilla" in s and " 200 " in s]
     assert f"{middle:.4f}" in line
+
+
+def test_the_bank_of_labels_has_known_truth_and_is_summarised(tmp_path):
+    from pdcc.experiments import labels_bank as b
+
+    rng = np.random.default_rng(0)
+    for name in ("blobs5", "uneven5", "soft6", "iris"):
+        X, y, F = b.features(name, 1300, rng)
+        assert len(X) == len(y) == len(F)
+        np.testing.assert_array_equal(F.argmax(axis=1), y)
+        assert (F.max(axis=1) < 1).any() == (name == "soft6")
+    X, y, F = b.features("iris", 1300, rng)
+    pairs = draw_pairs(len(y), 300, rng)
+    wrong = {kind: make((X, y, F, pairs, rng)).flip_rate for kind, make in b.KINDS.items()}
+    assert all(0.01 < rate < 0.35 for rate in wrong.values()), wrong
+    assert not {s.data for s in b.settings("A", None, 0)} & {s.data for s in b.settings("B", None, 0)}
+    row = b.run_cell(b.Setting("iris", "flips10", 2, 0), quick=True)
+    assert row["n_pairs"] == 300
+    assert 0 <= row["ece"] <= 1
+    assert row["flagged"] == (row["estimate"] is None)
+    table = b.summarise([row, row | {"kind": "mind", "flagged": True, "estimate": None}])
+    assert table.set_index("answers").loc["independent", "settings"] == 1
+    assert b.ece(np.array([0.9, 0.9]), np.array([True, False])) == pytest.approx(0.4)
+
+
+def test_labels_match_under_the_best_renaming():
+    from pdcc.experiments.labels_bank import matches
+
+    assert matches(np.array([0, 0, 1, 2]), np.array([2, 2, 0, 0]), 3).tolist() == [True, True, True, False]

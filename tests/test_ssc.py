@@ -311,3 +311,12 @@ def test_bad_memberships_are_refused(F, says, row):
 def test_bad_options_are_refused(option, value):
     with pytest.raises(ValueError, match=f"^{option}: expected"):
         check_ssc(np.eye(3), **{option: value})
+
+
+def test_a_tampered_anchor_ratio_is_refused():
+    for F in (np.random.default_rng(0).dirichlet([0.3] * 4, size=60), 0.7 * np.eye(3) + 0.1):
+        found = check_ssc(F)
+        found.verify()
+        for other in (found.anchor_ratio + 0.01, found.anchor_ratio - 0.01, 1.5):
+            with pytest.raises(CertificateError, match="anchor ratio"):
+                dataclasses.replace(found, anchor_ratio=other).verify()

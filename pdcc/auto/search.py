@@ -147,6 +147,7 @@ def search(
         n_new=sum(len(test) for _, test in at.folds),
         start=plan.route.name,
         start_kind=None if plan.route.start is None else plan.route.start.kind,
+        epochs=best.result.best_epoch + 1,
         compared=plan.compared,
         chosen=plan.spec,
         reason=plan.reason,

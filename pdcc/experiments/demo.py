@@ -19,8 +19,6 @@ from pdcc.storage.model import DESCRIPTION, check_place
 N_PAIRS = 3000
 N_ANNOTATORS = 8
 SOURCE = "pdcc demo"
-# To be quick: the diagnosis has more of both by default.
-DRAWS, RESTARTS = 50, 4
 
 
 def _is_demo(run: Path) -> bool:
@@ -67,7 +65,7 @@ def run_demo(output: Path, seed: int) -> Iterator[str]:
     checked = PairData.from_arrays(*given)
     runs.finish(output, *volmax.described(), checked, SOURCE, X=data.X)
     yield ""
-    yield "Are these the memberships? (a quick look; more draws and restarts: pdcc diagnose)"
-    yield str(diagnose(volmax.fitted_, checked, draws=DRAWS, n_restarts=RESTARTS, work=10.0, random_state=seed))
+    yield "What can be trusted, without any label? (a quick look; narrower: pdcc diagnose)"
+    yield str(diagnose(volmax.fitted_, checked, quick=True, work=5.0, random_state=seed))
     yield ""
     yield f"The fitted run is in {output}. Next: pdcc diagnose {output}, or from Python: pdcc.VolMaxDCC.load({str(output)!r})"

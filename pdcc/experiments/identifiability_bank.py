@@ -14,6 +14,7 @@ from pdcc.arrays import Float64
 from pdcc.estimator import VolMaxDCC
 from pdcc.experiments.grid import run_grid
 from pdcc.identifiability.ssc import check_ssc
+from pdcc.identifiability.verdict import Question
 from pdcc.metrics import membership_mse
 from pdcc.plots.experiments import plot_bank
 from pdcc.storage.journal import read_lines, write_figure, write_table
@@ -177,13 +178,13 @@ def run_cell(setting: Setting) -> dict[str, Any]:
         batch_size=max(100, setting.n_pairs // 40),
         **FITTED,
     ).fit(data.X, data.pairs, data.similar)
-    diagnosis = est.diagnose(data.X, data.pairs, data.similar, draws=100, n_restarts=6, work=6.0)
+    diagnosis = est.diagnose(data.X, data.pairs, data.similar, work=6.0)
     truth = check_ssc(data.memberships, gap=0.01, work_limit=3.0)
     mse = membership_mse(data.memberships, est.memberships_)
     return asdict(setting) | {
         "name": setting.name, "true_rho": (truth.rho_lb + truth.rho_ub) / 2, "mse": mse, "recovered": mse <= RECOVERED,
-        "overall": str(diagnosis.overall), "conditional": diagnosis.conditional, "score": diagnosis.score, "status": str(est.status_),
-        "diagnosis": diagnosis.to_dict(),
+        "overall": str(diagnosis.verdicts[Question.MEMBERSHIPS]), "conditional": diagnosis.conditional, "score": diagnosis.score, "status": str(est.status_),
+        "diagnosis": {k: v for k, v in diagnosis.to_dict().items() if k != "items"},
     }  # fmt: skip
 
 

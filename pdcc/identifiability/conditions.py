@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from pdcc.accuracy.dependence import Dependence
+from pdcc.accuracy.estimate import DEPENDENT
 from pdcc.arrays import Bools, Float64, Floats
-from pdcc.criticism.calibration import check_calibration, holm, run_calibration
-from pdcc.criticism.predictive import Predictive, check_predictive
+from pdcc.criticism.calibration import check_calibration, run_calibration
 from pdcc.identifiability.ssc import SSCResult, SSCVerdict, check_ssc
 from pdcc.metrics import align, membership_mse
 
@@ -58,8 +59,6 @@ NEIGHBOURS = 10
 IMPOSSIBLE = 1e-9
 # A scatter ratio this far below 1 - eps is clearly too small.
 CLEARLY = 0.35
-# p below which triangles or wedges count as dependent: two hundred replicates can reach it after adjustment.
-DEPENDENT = 0.05
 
 
 @dataclass(frozen=True)
@@ -290,22 +289,16 @@ def class_condition(probability: Float64, similar: Bools) -> Condition:
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Other solutions that predict held-out answers as well: their distance to the fitted one and the map between.
+    """Restarts on the same answers that reach the objective of the fit: their distance to it and the map between.
 
     distance: membership MSE of each, (R,). determinant: |det Q| of the best linear map F Q = F_other, (R,).
-    better: how much better the best of them predicts a held-out answer, in nats, over its standard error.
+    better: by how much the best restart undercuts the fit's objective, over its standard error.
     """
 
     distance: Float64
     determinant: Float64
     better: float
     n_tried: int
-    compared_on: str = "held-out answers"
-
-    @property
-    def mean(self) -> float | None:
-        """Mean distance of equally good solutions: the fitted one may be as far from the truth. None: there is no other."""
-        return float(self.distance.mean()) if len(self.distance) else None
 
 
 def linear_map(F: Float64, other: Float64) -> Float64:
@@ -315,37 +308,31 @@ def linear_map(F: Float64, other: Float64) -> Float64:
 
 
 def find_alternatives(
-    F: Float64, nll: Float64, others: Floats, other_nll: Float64, base: float, compared_on: str = "held-out answers"
+    F: Float64, nll: Float64, penalty: float, others: Floats, other_nll: Float64, other_penalty: Float64
 ) -> Alternatives:
-    """Of the solutions ``others`` (R, N, K), those that predict held-out answers as well as the best.
+    """Of the restarts ``others`` (R, N, K), those whose objective on the fitted answers the fit's does not undercut by two standard errors.
 
-    nll: of the fitted solution on each held-out answer, (H,); other_nll: (R, H); base: nats per answer of knowing only how often
-    "similar" is said. As well: within two standard errors, after allowing all others the median of their losses, which is what being
-    fitted to reweighted answers costs, but no more than a quarter of what the best gains over ``base``.
+    nll: of every fitted answer under the fit, (M,), and the restarts, (R, M). penalty: what the objective adds to its mean, the
+    volume term. The standard error is that of the paired differences: what other answers of this kind might have shown.
     """
-    both = np.concatenate([nll[None], other_nll])
-    best = both[both.mean(axis=1).argmin()]
-    gap = both - best
+    gap = other_nll - nll
     se = gap.std(axis=1, ddof=min(1, gap.shape[1] - 1)) / np.sqrt(gap.shape[1])
-    cost = min(float(np.median(gap[1:].mean(axis=1))), max(0.0, (base - float(best.mean())) / 4))
-    equal = gap.mean(axis=1) <= 2 * se + cost + 1e-12
-    kept = [F_r.astype(np.float64) for F_r, good in zip(others, equal[1:], strict=True) if good]
+    behind = gap.mean(axis=1) + other_penalty - penalty
+    kept = [F_r.astype(np.float64) for F_r, good in zip(others, behind <= 2 * se + 1e-12, strict=True) if good]
     distance = np.array([membership_mse(F, F_r) for F_r in kept])
     determinant = np.array([abs(np.linalg.det(linear_map(F, F_r))) for F_r in kept])
-    better = float(gap[0].mean() / se[0]) if se[0] > 0 else 0.0
-    return Alternatives(distance, determinant, better, len(others), compared_on)
+    return Alternatives(distance, determinant, float(np.max(-behind / np.maximum(se, 1e-12))), len(others))
 
 
 def alternatives_condition(alternatives: Alternatives) -> Condition:
-    """Largest volume among the optima: no other solution fits as well and is not a permutation of the fitted one."""
+    """Largest volume among the optima: no other solution reaches the objective and is not a permutation of the fitted one."""
     evidence: dict[str, float | str] = {
-        "restarts": float(alternatives.n_tried),
-        "compared on": alternatives.compared_on,
-        "that predict as well": float(len(alternatives.distance)),
-        "fitted one behind the best (z)": alternatives.better,
+        "restarts on the same answers": float(alternatives.n_tried),
+        "that reach the objective": float(len(alternatives.distance)),
+        "best restart ahead of the fit (z)": alternatives.better,
     }
     if not len(alternatives.distance):
-        advice = "No restart predicts held-out answers as well as the fitted solution: nothing to compare it with. Ask for more restarts."
+        advice = "No restart reaches the objective of the fit: nothing to compare it with. Ask for more restarts."
         return Condition(ConditionId.ALTERNATIVES, "Thm 4.1", CANNOT_TELL, None, None, evidence, advice)
     far = int(alternatives.distance.argmax())
     evidence |= {
@@ -354,46 +341,25 @@ def alternatives_condition(alternatives: Alternatives) -> Condition:
         "|det Q| there": float(alternatives.determinant[far]),
     }
     share = float(np.mean(alternatives.distance <= SAME))
-    verdict = (
-        HOLDS
-        if alternatives.distance.max() <= SAME
-        else FAILS
-        if np.median(alternatives.distance) > SAME
-        else CANNOT_TELL
-    )
+    verdict = HOLDS if share == 1.0 else FAILS if share < 0.5 else CANNOT_TELL
     advice = ""
     if verdict != HOLDS:
-        advice = f"{round((1 - share) * len(alternatives.distance))} of {len(alternatives.distance)} refits explain the answers as well with other memberships: ask more pairs, or fit with a larger volume."
+        advice = f"{round((1 - share) * len(alternatives.distance))} of {len(alternatives.distance)} restarts explain the same answers as well with other memberships: ask more pairs, or fit with a larger volume."
     if alternatives.better > 3:
         verdict = CANNOT_TELL if verdict == HOLDS else verdict
-        advice = "A restart predicts held-out answers better than the fitted solution: fit again with more restarts (n_init)."
+        advice = "A restart reaches a clearly better objective than the fit: fit again with more restarts (n_init)."
     return Condition(ConditionId.ALTERNATIVES, "Thm 4.1", verdict, (share, share), None, evidence, advice)
 
 
-def independence_condition(predictive: Predictive) -> Condition:
-    """Answers independent given memberships: triangles and wedges as in replicated answers (p adjusted by Holm over them).
-
-    evidence["errors"] is "consistent" where an item's answers support each other too much (errors made once per item), and
-    "contradictory" where they do so too little.
-    """
-    table = check_predictive(predictive, level=DEPENDENT)
-    rows = table[table["statistic"].str.contains("triangle|wedge")].to_dict("records")
-    adjusted = holm([row["p"] for row in rows])
-    evidence: dict[str, float | str] = {
-        row["statistic"]: "no value" if p is None else f"p = {p:.3f}" for row, p in zip(rows, adjusted, strict=True)
-    }
-    misfits = [row for row, p in zip(rows, adjusted, strict=True) if p is not None and p < DEPENDENT]
-    if misfits:
-        consistent = any(
-            (row["observed"] > row["replicated"]) != row["statistic"].startswith("broken") for row in misfits
-        )
-        evidence["errors"] = "consistent" if consistent else "contradictory"
-        advice = (
-            "Errors are consistent across an item's pairs, as when each item is labelled once and labels compared: count on fewer effective answers, and ask several annotators."
-            if consistent
-            else "Answers contradict each other more than the model expects: look at what annotators disagree about, or allow for a confusion."
-        )
-        return Condition(ConditionId.INDEPENDENCE, "model", FAILS, None, None, evidence, advice)
-    fits = any(row["verdict"] == "fits" for row in rows)
-    advice = "" if fits else "Too few pairs share items to see dependence: ask pairs that form triangles."
-    return Condition(ConditionId.INDEPENDENCE, "model", HOLDS if fits else CANNOT_TELL, None, None, evidence, advice)
+def independence_condition(found: Dependence | None) -> Condition:
+    """Answers independent given the items' classes."""
+    if found is None or found.p is None:
+        advice = "Too few answers share items to see dependence: ask several pairs about an item."
+        return Condition(ConditionId.INDEPENDENCE, "model", CANNOT_TELL, None, None, {}, advice)
+    evidence: dict[str, float | str] = {"agree too much about an item, by deviations": found.excess}
+    for name, p in (("p, about one item", found.p_item), ("p, of one annotator about one item", found.p_annotator)):
+        evidence |= {} if p is None else {name: p}
+    if found.p >= DEPENDENT:
+        return Condition(ConditionId.INDEPENDENCE, "model", HOLDS, None, None, evidence)
+    advice = "Answers about one item go wrong together, as when it is labelled once and labels are compared: they weigh less than their number, and agree more than they are right. Ask several annotators, or check a few items yourself (trusted labels)."
+    return Condition(ConditionId.INDEPENDENCE, "model", FAILS, None, None, evidence, advice)

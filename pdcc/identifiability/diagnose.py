@@ -1,18 +1,26 @@
-"""The verdict: do the answers identify the memberships that were fitted?"""
+"""The diagnosis: how right are the labels, what is settled, are soft memberships determined, does the model fit, what would it take?"""
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from pdcc.accuracy.estimate import Estimate, LabelReport, judge_labels
+from pdcc.accuracy.outlook import Outlook
+from pdcc.accuracy.trusted import Trusted, read_trusted, with_trusted
+from pdcc.arrays import Float64
 from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 from pdcc.identifiability import conditions as c
-from pdcc.identifiability.evidence import gather
-from pdcc.identifiability.verdict import FEWEST, HALF, SUPPORTED, Overall, judge
+from pdcc.identifiability.evidence import Evidence, gather
+from pdcc.identifiability.squeeze import IdentifiedSet
+from pdcc.identifiability.verdict import Overall, Question, judge_memberships, reached, three
 from pdcc.inference.variational import SampleStatus
+from pdcc.metrics import membership_mse
 from pdcc.storage.provenance import package_versions
 from pdcc.validation import check_count, check_number
 
@@ -27,33 +35,59 @@ class Settings:
     n_restarts: int
     eps: float
     work: float
+    level: float
+    target: float
+    quick: bool
     random_state: int
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Whether the memberships are identified, condition by condition.
+    """How far a fit can be trusted, question by question.
 
-    conditional: under a free confusion the verdict holds only if the true memberships are scattered, which no answers can show. score: 0 to 1, how likely a membership MSE of at most .03 is,
-    as set on simulated settings of known truth (600 items, 3 to 8 clusters, six restarts). refits_distance, posterior_distance:
-    how far refits that predict as well, and posterior draws, lie from the fitted memberships on average (membership MSE).
+    accuracy: the share of labels that are right, up to renaming, with its 90 % interval; None where no claim is made, and then
+    accuracy_reason says why. agreement: the share labelled as the annotators themselves would. items: item, label, probability, settled,
+    set. clusters: purity, what each is confounded with, its purest items. verdicts: one of three words for every question, given a
+    ``target`` for shares. trusted: whether accuracy rests on trusted labels.
+
+    The soft memberships: conditions, one for each that the theorems ask for; identified: how far other memberships give
+    every answer the same probability. conditional: under a free confusion support holds only if the true memberships are scattered,
+    which no answers can show. score: 0 to 1, how likely a membership MSE of at most .03 is (for hard truth an accuracy of
+    98.5 %), as set on simulated settings. folds_distance, posterior_distance: how far fits to most of the answers, and posterior draws, lie
+    from the fitted memberships on average (membership MSE).
     """
 
-    overall: Overall
+    accuracy: Estimate
+    accuracy_reason: str | None
+    agreement: Estimate
+    precision: Estimate
+    recall: Estimate
+    items: pd.DataFrame
+    clusters: pd.DataFrame
+    outlook: Outlook | None
+    trusted: bool
+    verdicts: dict[Question, Overall]
     conditional: bool
     score: float
     conditions: tuple[c.Condition, ...]
+    identified: IdentifiedSet
     settings: Settings
-    refits_distance: float | None
+    folds_distance: float | None
     posterior_distance: float
     posterior_status: SampleStatus
     posterior_message: str
 
     @property
+    def overall(self) -> Overall:
+        """The verdict on the labels."""
+        return self.verdicts[Question.LABELS]
+
+    @property
     def advice(self) -> list[str]:
-        """What to do, most pressing first: the failing conditions' sentences, then the undecided ones'."""
+        """What to do, most pressing first: more answers, then the failing conditions' sentences, then the undecided ones'."""
         order = {c.FAILS: 0, c.CANNOT_TELL: 1, c.HOLDS: 2}
-        return [r.advice for r in sorted(self.conditions, key=lambda r: order[r.verdict]) if r.advice]
+        rest = [r.advice for r in sorted(self.conditions, key=lambda r: order[r.verdict]) if r.advice]
+        return rest if self.outlook is None else [str(self.outlook), *rest]
 
     @property
     def table(self) -> pd.DataFrame:
@@ -72,125 +106,199 @@ class Diagnosis:
             )  # fmt: skip
         return pd.DataFrame(rows, dtype=object)  # what does not apply stays None
 
+    @property
+    def questions(self) -> pd.DataFrame:
+        """One row per question: the verdict, and the sentence that answers it."""
+        rows = [{"question": str(q), "verdict": str(self.verdicts[q]), "answer": self.answer(q)} for q in Question]
+        return pd.DataFrame(rows)
+
+    def answer(self, question: Question) -> str:
+        """A question's answer in a sentence."""
+        return {
+            Question.LABELS: self._labels, Question.ITEMS: self._settled_items, Question.CLUSTERS: self._settled_clusters,
+            Question.MEMBERSHIPS: self._memberships, Question.MODEL: self._model,
+        }[question]()  # fmt: skip
+
+    def _labels(self) -> str:
+        if self.accuracy:
+            by = "by the trusted labels" if self.trusted else "as far as answers can tell"
+            return f"about {self.accuracy} right, {by}."
+        if self.agreement:
+            return f"about {self.agreement} as the annotators themselves would label them; whether that is right, these answers cannot show. {self.accuracy_reason}"
+        return f"no claim. {self.accuracy_reason}"
+
+    def _settled_items(self) -> str:
+        n = int(self.items["settled"].sum())
+        return f"{n:,} of {len(self.items):,} are settled (one label has a probability of {self.settings.level:.0%})."
+
+    def _settled_clusters(self) -> str:
+        table = self.clusters
+        n = int(table["settled"].sum())
+        words = f"{n} of {len(table)} are settled (purity of {self.settings.target:.0%} or more)"
+        open_ = table[~table["settled"] & table["purity"].notna()]
+        if not len(open_):
+            return f"{words}."
+        worst = open_.iloc[int(open_["confounded_share"].to_numpy(dtype=np.float64).argmax())]
+        a, b = sorted((int(worst["cluster"]), int(worst["confounded_with"])))
+        return f"{words}; clusters {a} and {b} are the least told apart."
+
+    def _memberships(self) -> str:
+        words = {
+            Overall.SUPPORTED: "determined by these answers",
+            Overall.NOT_SUPPORTED: "not determined by these answers",
+            Overall.CANNOT_TELL: "whether these answers determine them cannot be told",
+        }[self.verdicts[Question.MEMBERSHIPS]]
+        if self.conditional and self.verdicts[Question.MEMBERSHIPS] is Overall.SUPPORTED:
+            words += f", {CONDITIONAL}"
+        return f"{words}; {self.identified}."
+
+    def _model(self) -> str:
+        rows = [r for r in self.conditions if r.id in (c.ConditionId.FUNCTION_CLASS, c.ConditionId.INDEPENDENCE)]
+        return "; ".join(f"{r.title}: {r.verdict}" for r in rows) + "."
+
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain JSON types."""
-        body: dict[str, Any] = {
-            "overall": self.overall,
-            "conditional": self.conditional,
-            "sentence": self.sentence,
-            "score": self.score,
-        }
         rows = [
             asdict(r) | {"title": r.title, "evidence": {k: _plain(v) for k, v in r.evidence.items()}}
             for r in self.conditions
         ]
-        body |= {
-            "conditions": rows,
-            "advice": self.advice,
-            "refits_distance": self.refits_distance,
-            "posterior_distance": self.posterior_distance,
-            "posterior_status": self.posterior_status,
-            "posterior_message": self.posterior_message,
-            "settings": asdict(self.settings),
-            "versions": package_versions(),
-        }
+        body: dict[str, Any] = {
+            "accuracy": asdict(self.accuracy), "accuracy_reason": self.accuracy_reason, "agreement": asdict(self.agreement),
+            "precision": asdict(self.precision), "recall": asdict(self.recall), "trusted": self.trusted,
+            "overall": self.overall, "verdicts": {str(q): str(v) for q, v in self.verdicts.items()},
+            "answers": {str(q): self.answer(q) for q in Question}, "advice": self.advice,
+            "outlook": None if self.outlook is None else _finite(asdict(self.outlook)),
+            "conditional": self.conditional, "score": self.score, "conditions": rows, "identified": asdict(self.identified),
+            "folds_distance": self.folds_distance, "posterior_distance": self.posterior_distance,
+            "posterior_status": self.posterior_status, "posterior_message": self.posterior_message,
+            "settings": asdict(self.settings), "versions": package_versions(),
+            "clusters": json.loads(self.clusters.to_json(orient="records")),
+            "items": json.loads(self.items.to_json(orient="records")),
+        }  # fmt: skip
         found: dict[str, Any] = json.loads(json.dumps(body))
         return found
 
-    @property
-    def sentence(self) -> str:
-        """The verdict in words."""
-        words = {
-            Overall.SUPPORTED: "The answers support these memberships as the ones",
-            Overall.NOT_SUPPORTED: "The answers do not single out these memberships",
-            Overall.CANNOT_TELL: "Whether the answers single out these memberships cannot be told",
-        }[self.overall]
-        return f"{words}{', ' + CONDITIONAL if self.conditional and self.overall is Overall.SUPPORTED else ''}."
-
-    @property
-    def reason(self) -> str:
-        """Why this score and verdict: the distances they rest on, and what took support away."""
-        refits, draws = self.refits_distance, self.posterior_distance
-        if refits is None:
-            return (
-                "No refit predicts as well as the fitted memberships, so there is nothing to measure their spread by."
-            )
-        half = HALF[self.conditional]
-        words = f"The score falls with the spread of solutions, {refits + draws:.3f} here: refits that predict as well lie {refits:.3f} away from the fitted memberships on average, posterior draws {draws:.3f} (membership MSE; a spread of {half:g} makes it one half)."
-        if any(r.id is c.ConditionId.RANK and r.verdict is c.FAILS for r in self.conditions):
-            words += " The rank condition fails, and that alone takes support away."
-        elif self.overall is not Overall.SUPPORTED and self.score >= SUPPORTED:
-            few = self.settings.n_restarts < FEWEST
-            words += f" No support all the same: {f'fewer than {FEWEST} refits can miss alternative optima' if few else 'a condition without which the theorems say nothing fails'}."
-        return words
-
     def __str__(self) -> str:
-        lines = [
-            f"{self.overall.upper()}{' (conditional)' if self.conditional else ''}: {self.sentence} Score {self.score:.2f}.",
+        titles = {Question.MEMBERSHIPS: "Soft memberships"}
+        lines = [f"{titles.get(q, q.capitalize())}: {self.answer(q)}" for q in Question]
+        lines += [] if self.outlook is None else [f"Next: {self.outlook}"]
+        lines += [
             "",
+            f"Pairs in one cluster: {self.precision} belong together, and {self.recall} of those that do are in one.",
         ]
+        lines += ["", "What the theorems on soft memberships ask for (labels do not depend on it):"]
         for r in self.conditions:
             p = "" if r.probability is None else f"P = {_interval(r.probability)}"
             prior = "" if r.prior is None else f"before: {_interval(r.prior)}"
             lines.append(f"  {r.title:<24}{r.verdict:<13}{p:<18}{prior:<22}{r.theorem}")
-        lines += ["", self.reason]
-        lines += ["", *(f"- {a}" for a in self.advice)] if self.advice else []
+        rest = [r.advice for r in self.conditions if r.advice and r.verdict is not c.HOLDS]
+        lines += ["", *(f"- {a}" for a in rest)] if rest else []
         if self.posterior_status is SampleStatus.NOT_CONVERGED:
-            lines += [
-                "",
-                f"The posterior draws had not converged, so read P as rough ({self.posterior_message})",
-            ]
+            lines += ["", f"The posterior draws had not converged, so read P as rough ({self.posterior_message})"]
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        """A small table, for notebooks."""
+        return str(self.questions.to_html(index=False, escape=True))
 
 
 def diagnose(
     fitted: Fitted,
     data: PairData,
     *,
-    draws: int = 100,
-    n_restarts: int = 6,
+    trusted: Mapping[Any, Any] | pd.DataFrame | None = None,
+    target: float = 0.8,
+    level: float = 0.95,
+    quick: bool = False,
+    draws: int | None = None,
+    n_restarts: int | None = None,
     eps: float = 0.05,
-    work: float = 40.0,
+    work: float = 20.0,
     random_state: int = 0,
     progress: bool = False,
 ) -> Diagnosis:
-    """Check on the data every condition under which the paper's theorems identify the memberships of a fit.
+    """How right the labels of a fit are, what is settled, and whether the conditions hold under which theorems identify soft memberships.
 
     Args:
         fitted: ``fitted_`` of a VolMaxDCC or VanillaDCC. data: what it was fitted to.
-        draws: posterior draws (SVI over confusion and last layer).
-        n_restarts: refits of the whole net from new starts to reweighted answers, in search of alternative optima.
+        trusted: true classes of some items, drawn at random, as {item: class} or a table with the columns item and label: with
+            them the accuracy holds whatever is wrong with the answers.
+        target: the accuracy, purity and share of settled items that would do. level: how sure a set of labels must be.
+        quick: fewer fits to parts of the answers, draws and restarts, so wider intervals.
+        draws: posterior draws over confusion and last layer (60; quick: 20).
+        n_restarts: fits of the same answers from new starts, in search of other optima (4; quick: 2, which support nothing).
         eps: tolerance of the scatter condition. work: for the scatter checks in all, in units of about a second; draws they
             leave undecided widen the probability's interval.
     """
+    draws = (20 if quick else 60) if draws is None else draws
+    n_restarts = (2 if quick else 4) if n_restarts is None else n_restarts
     check_count("draws", draws, 2)
     check_count("n_restarts", n_restarts)
     check_number("work", work, 0.0, open_low=True)
-    check_number("eps", eps, 0.0, 1.0)
+    for name, value in (("eps", eps), ("target", target), ("level", level)):
+        check_number(name, value, 0.0, 1.0)
     check_count("random_state", random_state, 0)
+    if not fitted.holds(data):
+        raise ValueError(
+            "pairs, similar: expected the answers that were fitted, in their order, found others. Pass what fit was given: answers that were fitted cannot serve as held out."
+        )
+    names = list(range(data.n_items)) if data.item_ids is None else data.item_ids.tolist()
+    known = None if trusted is None else read_trusted(trusted, names)
+    labels = judge_labels(fitted, data, level=level, target=target, quick=quick, seed=random_state, progress=progress)
     e = gather(
         fitted, data, draws=draws, n_restarts=n_restarts, eps=eps, work=work, seed=random_state, progress=progress
     )
-    names = list(range(data.n_items)) if data.item_ids is None else data.item_ids.tolist()
+    settings = Settings(draws, n_restarts, eps, work, level, target, quick, random_state)
+    return put_together(fitted.memberships(data.features), labels, e, settings, names, known)
+
+
+def put_together(
+    point: Float64, labels: LabelReport, e: Evidence, settings: Settings, names: list[Any], trusted: Trusted | None
+) -> Diagnosis:
+    """Verdicts from what was measured."""
     rows = (
-        c.scatter_condition(e.of_draws, e.of_mean, e.of_averaged, e.of_prior.interval, eps, e.free),
-        c.anchor_condition(e.of_draws, e.of_prior, e.mean, e.of_mean, e.of_averaged, eps, names),
+        c.scatter_condition(e.of_draws, e.of_mean, e.of_averaged, e.of_prior.interval, settings.eps, e.free),
+        c.anchor_condition(e.of_draws, e.of_prior, e.mean, e.of_mean, e.of_averaged, settings.eps, names),
         c.rank_condition(e.draws, e.agreement),
         c.alternatives_condition(e.alternatives),
         c.class_condition(*e.held_out),
-        c.independence_condition(e.predictive),
+        c.independence_condition(labels.dependence),
         c.alpha_condition(e.asked),
     )
-    spread = None if e.alternatives.mean is None else e.alternatives.mean + e.spread
-    overall, score = judge({r.id: r.verdict for r in rows}, spread, n_restarts, e.free)
-    settings = Settings(draws, n_restarts, eps, work, random_state)
-    return Diagnosis(
-        overall, e.free, score, rows, settings, e.alternatives.mean, e.spread, e.posterior.status, e.posterior.message
+    found = {r.id: r.verdict for r in rows}
+    folds = float(np.mean([membership_mse(point, F) for F in labels.folds])) if len(labels.folds) else None
+    memberships, score = judge_memberships(
+        found, None if folds is None else folds + e.spread, settings.n_restarts, e.free
     )
+    accuracy, reason = labels.accuracy, labels.reason
+    if trusted is not None:
+        accuracy = with_trusted(point.argmax(axis=1), labels.items["probability"].to_numpy(), trusted)
+        reason = None
+    checks = found[c.ConditionId.FUNCTION_CLASS], found[c.ConditionId.INDEPENDENCE]
+    settled = float(labels.items["settled"].mean())
+    pure = labels.clusters[["purity_low", "purity_high"]].astype(float).fillna(0.0).to_numpy()
+    claim = bool(accuracy)
+    verdicts = {
+        Question.LABELS: reached(accuracy, settings.target),
+        Question.ITEMS: three(claim and settled >= settings.target, claim and settled < settings.target),
+        Question.CLUSTERS: three(claim and bool((pure[:, 0] >= settings.target).all()), claim and bool((pure[:, 1] < settings.target).any())),
+        Question.MEMBERSHIPS: memberships,
+        Question.MODEL: three(all(v is c.HOLDS for v in checks), c.FAILS in checks),
+    }  # fmt: skip
+    return Diagnosis(
+        accuracy, reason, labels.agreement, labels.precision, labels.recall, labels.items, labels.clusters, labels.outlook,
+        trusted is not None, verdicts, e.free, score, rows, e.identified, settings, folds, e.spread, e.posterior.status, e.posterior.message,
+    )  # fmt: skip
 
 
 def _plain(value: float | str) -> float | str | None:
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _finite(body: dict[str, Any]) -> dict[str, Any]:
+    """None for what JSON has no number for."""
+    ends = [_plain(v) for v in body["interval"]]
+    return body | {"more": _plain(body["more"]), "interval": ends}
 
 
 def _interval(pair: tuple[float, float]) -> str:

@@ -1,42 +1,40 @@
-"""What a diagnosis rests on: posterior draws, prior draws, scatter certificates, alternative optima and predictive checks."""
+"""What the question of soft memberships rests on: posterior draws, prior draws, scatter certificates and restarts."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
+from tqdm.auto import tqdm
 
+from pdcc.accuracy.folds import AGAIN, fit_again
 from pdcc.arrays import Bools, Float32, Float64
-from pdcc.criticism.predictive import Predictive, run_predictive
 from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 from pdcc.identifiability import conditions as c
+from pdcc.identifiability.squeeze import IdentifiedSet, identified_set
 from pdcc.identifiability.ssc import SSCResult, check_ssc
-from pdcc.inference.ensemble import Ensemble, Members
-from pdcc.inference.predict import pair_nll
+from pdcc.inference.predict import memberships, pair_agreement, pair_nll
 from pdcc.inference.variational import Draws, svi_posterior
 from pdcc.metrics import membership_mse
-from pdcc.posterior.draws import SampleConfig
-from pdcc.posterior.inference_data import to_inference_data
+from pdcc.models import log_volume
 from pdcc.posterior.last_layer import last_layer_draws, last_layer_of, prior_memberships
-from pdcc.posterior.refits import refit
 from pdcc.training import tensors
 
 # How the work for scatter checks is shared: draws, prior draws, and each of the two point estimates.
 SHARES = (0.7, 0.15, 0.075)
 STEPS = 300
-# Predictive p-values below the level asked for take this many replicates, however few draws are checked for scatter.
-REPLICATES = 200
-# The weight of the volume term is a choice: solutions for other weights that predict as well are alternatives too.
-VOLUMES = (1.0, 1 / 3, 3.0)
+# Keeps the seeds of restarts apart from those of fold fits.
+RESTARTS = 500
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Everything ``diagnose`` looks at; none of it knows the truth.
+    """None of it knows the truth.
 
     draws: memberships (S, N, K) and agreement (S, K, K) of SVI draws; mean: their mean memberships, (N, K).
     spread: mean distance (membership MSE) of the draws from the fitted memberships.
-    of_draws, of_prior, of_mean, of_averaged: scatter checks. alternatives: refits that predict as well.
+    of_draws, of_prior, of_mean, of_averaged: scatter checks. alternatives: restarts that reach the objective.
     held_out: probability and answer of every held-out pair, (H,) each. asked: fitted probability of every pair, (M,).
     """
 
@@ -48,8 +46,8 @@ class Evidence:
     of_prior: c.Scattered
     of_mean: SSCResult
     of_averaged: SSCResult
-    predictive: Predictive
     alternatives: c.Alternatives
+    identified: IdentifiedSet
     held_out: tuple[Float64, Bools]
     asked: Float64
     free: bool
@@ -67,44 +65,22 @@ def gather(
     seed: int,
     progress: bool = False,
 ) -> Evidence:
-    """Draw, check, refit and replicate for a fit; arguments are those of ``diagnose``."""
-    if not fitted.holds(data):
-        raise ValueError(
-            "pairs, similar: expected the answers that were fitted, in their order, found others. Pass what fit was given: answers that were fitted cannot serve as held out."
-        )
-    held = fitted.split.test(data)
+    """Draw, check and restart for a fit; arguments are those of ``diagnose``."""
     data = fitted.known(data)
-    held = None if held is None else fitted.known(held)
+    held = fitted.split.test(data)
     x, point = fitted.scaled(data.features), fitted.memberships(data.features)
 
     layer = last_layer_of(fitted.model, fitted.guide, data, x, prior_scale=None)
-    many = max(draws, REPLICATES)
-    found = svi_posterior(layer.model, layer.batch, layer.start, draws=many, steps=STEPS, seed=seed, progress=progress)
+    found = svi_posterior(layer.model, layer.batch, layer.start, draws=draws, steps=STEPS, seed=seed, progress=progress)
     drawn = last_layer_draws(layer, found, point)
-    F, B = drawn.memberships[0, :draws], drawn.agreement[0, :draws]
+    F, B = drawn.memberships[0], drawn.agreement[0]
     mean = F.mean(axis=0, dtype=np.float64)
     mean /= mean.sum(axis=1, keepdims=True)
     of_prior = c.scattered(prior_memberships(layer, max(draws // 4, 2), seed), eps, SHARES[1] * work)
     of_draws = c.scattered(F, eps, SHARES[0] * work)
     averaged = c.neighbour_average(mean, x.flatten(1).cpu().numpy())
     of_mean, of_averaged = (check_ssc(one, eps=eps, work_limit=SHARES[2] * work) for one in (mean, averaged))
-
-    idata = to_inference_data(drawn, data, SampleConfig("svi", 1, many, seed), fitted.config)
-    predictive = run_predictive(idata, draws=many, twins=20, seed=seed)
-    # Where an item's answers go wrong together, items and not answers are what a bootstrap must draw.
-    errors = c.independence_condition(predictive).evidence.get("errors")
-    reweight = "items" if errors == "consistent" else "pairs"
-    members = refit(
-        fitted,
-        data,
-        chains=n_restarts,
-        draws=1,
-        seed=seed + fitted.config.seed,
-        reweight=reweight,
-        volumes=VOLUMES,
-        progress=progress,
-    )
-    alternatives, held_out, asked = _predictions(fitted, data, held, x, point, members)
+    every = fitted.agreement.double().cpu().numpy()
     return Evidence(
         draws=F,
         agreement=B,
@@ -114,32 +90,41 @@ def gather(
         of_prior=of_prior,
         of_mean=of_mean,
         of_averaged=of_averaged,
-        predictive=predictive,
-        alternatives=alternatives,
-        held_out=held_out,
-        asked=asked,
+        alternatives=_restarts(fitted, data, x, point, n_restarts, seed, progress),
+        identified=identified_set(point, every, fitted.free_confusion),
+        held_out=(np.zeros(0), np.zeros(0, dtype=bool)) if held is None else (_similar(fitted, held, x), held.similar),
+        asked=_similar(fitted, data, x),
         free=fitted.free_confusion,
         posterior=found,
     )
 
 
-def _predictions(
-    fitted: Fitted, data: PairData, held: PairData | None, x: Tensor, point: Float64, members: Ensemble | Members
-) -> tuple[c.Alternatives, tuple[Float64, Bools], Float64]:
-    """Refits that predict as well as the fit, its probabilities of the held-out answers, and of every asked pair."""
-    tested = tensors(data if held is None else held, x)
-    others = members.memberships(x)
-    theirs = members.agreement_for(tested)
-    solutions = [(x.new_tensor(point), fitted.pair_agreement(tested)), *zip(others, theirs, strict=True)]
-    nll = np.stack([pair_nll(F_r, B_r, tested).double().cpu().numpy() for F_r, B_r in solutions])
-    similar = tested.similar.cpu().numpy() > 0.5
-    rate = float(similar.mean().clip(1e-6, 1 - 1e-6))
-    base = float(-np.mean(np.where(similar, np.log(rate), np.log1p(-rate))))
-    likelihood = np.exp(-nll[0])
-    compared_on = "held-out answers" if held is not None else "fitted answers, since none were held out"
-    n_held = 0 if held is None else len(held)  # answers that were fitted to show no calibration
-    yes = replace(tensors(data, x), similar=x.new_ones(len(data)))
-    asked = np.exp(-pair_nll(solutions[0][0], fitted.pair_agreement(yes), yes).double().cpu().numpy())
-    alternatives = c.find_alternatives(point, nll[0], others.cpu().numpy(), nll[1:], base, compared_on)
-    probability = np.where(similar, likelihood, 1 - likelihood).clip(0, 1)
-    return alternatives, (probability[:n_held], similar[:n_held]), asked
+def _restarts(
+    fitted: Fitted, data: PairData, x: Tensor, point: Float64, n: int, seed: int, progress: bool
+) -> c.Alternatives:
+    """The same answers fitted again from other starts, compared by the objective that all of them were to make small."""
+    shown = fitted.split.train(data)
+    pairs = tensors(shown, x)
+
+    def terms(F: Tensor, agreement: Tensor) -> tuple[Float64, float]:
+        volume = fitted.model.volume * float(log_volume(F)) if fitted.model.volume > 0 else 0.0
+        return pair_nll(F, agreement, pairs).double().cpu().numpy(), -volume
+
+    own = terms(x.new_tensor(point), fitted.pair_agreement(pairs))
+    others, found = [], []
+    for k in tqdm(range(n), desc="restarts", disable=not progress, leave=False):
+        trial = fit_again(fitted, x, shown, fitted.config.seed + AGAIN * (seed + 1) + RESTARTS + k, "restart")
+        F = memberships(trial.model, x)
+        others.append(F.double().cpu().numpy())
+        found.append(terms(F, pair_agreement(trial.model, trial.guide, pairs)))
+    penalties = np.array([penalty for _, penalty in found])
+    return c.find_alternatives(point, *own, np.stack(others), np.stack([nll for nll, _ in found]), penalties)
+
+
+def _similar(fitted: Fitted, data: PairData, x: Tensor) -> Float64:
+    """Fitted probability of "similar" for every pair, (M,)."""
+    pairs = tensors(data, x)
+    F = torch.as_tensor(fitted.memberships(data.features)).to(x)
+    left, right, B = F[pairs.i], F[pairs.j], fitted.pair_agreement(pairs)
+    p = torch.einsum("mk,mkl,ml->m", left, B, right) if B.ndim == 3 else ((left @ B) * right).sum(1)
+    return np.asarray(p.double().cpu().numpy().clip(0, 1))

@@ -47,7 +47,7 @@ _MOST_CLUSTERS = 32
 class SSCResult:
     """The answer of `check_ssc`.
 
-    ``verdict``: "satisfied" (rho_lb >= 1 - eps), "violated" (rho_ub < 1 - eps), else "undecided".
+    ``verdict``: "satisfied" (rho_lb >= 1 - eps - 1e-6, so that a ratio of 1 counts as 1 after rounding), "violated" (rho_ub below that), else "undecided".
     ``rho_lb``, ``rho_ub``: a certified interval for the scatter ratio; ``margin``: the same minus 1 - eps.
     ``anchor_ratio``: the largest s with c + s (simplex - c) inside the hull; NaN if the work limit came before it was known.
     ``exact``: a sentence on SSC proper, beginning "impossible", "holds", "fails" or "undecided".
@@ -73,9 +73,16 @@ class SSCResult:
         return self.rho_lb - (1.0 - self.eps), self.rho_ub - (1.0 - self.eps)
 
     def verify(self) -> Verification:
-        """Check verdict, bounds and witness again from the memberships and the certificate alone; raise CertificateError if they fail."""
+        """Check verdict, bounds and witness again from the memberships and the certificate alone; raise CertificateError if they fail.
+
+        The anchor ratio has no certificate: its K linear programs are solved again.
+        """
         threshold = 1.0 - self.eps - DECISION_TOLERANCE
         n_clusters = self.memberships.shape[1]
+        if n_clusters > 1 and not np.isnan(self.anchor_ratio):
+            again = anchor_ratio(self.memberships)
+            if abs(again - self.anchor_ratio) > DECISION_TOLERANCE:
+                raise CertificateError(f"an anchor ratio of {self.anchor_ratio} is claimed, {again} is found.")
         if self.certificate is None:
             if n_clusters == 1 and self.verdict is SSCVerdict.SATISFIED:
                 return Verification(1.0, 1.0, 0, 0.0)
@@ -167,6 +174,13 @@ def check_ssc(
     )
 
 
+def anchor_ratio(memberships: Array) -> float:
+    """rho(1): the largest s with c + s (simplex - c) inside the hull of the rows (N, K)."""
+    search = _Search(memberships, 0.0, Budget(np.inf), 0)
+    search.anchored()
+    return search.anchor_ratio
+
+
 class _Search:
     """The state of one check: the best bound on either side, and what proves it."""
 
@@ -199,17 +213,22 @@ class _Search:
         if ratio < self.rho_ub:
             self.rho_ub, self.polar = ratio, polar
 
-    def decide(self) -> str:
-        """The cascade; returns the name of the step that decided."""
-        basis, K = self.rays.basis, self.n_clusters
-        for k in range(K):
-            self.offer(-basis[k])  # no program needed: 1 - K min_i F_ik
+    def anchored(self) -> list[Array]:
+        """Rays away from the clusters and to them, which give the anchor ratio."""
+        for k in range(self.n_clusters):
+            self.offer(-self.rays.basis[k])  # no program needed: 1 - K min_i F_ik
         anchors = self._anchors()
         if self.rho_ub < 1e-3:
             for polar in separation(self.rays.points, self.budget):
                 self.offer(polar)
             if self.rho_ub < 1e-12:
                 self.anchor_ratio = 0.0
+        return anchors
+
+    def decide(self) -> str:
+        """The cascade; returns the name of the step that decided."""
+        basis, K = self.rays.basis, self.n_clusters
+        anchors = self.anchored()
         if self.decided():
             return "rays"
         tangents = []

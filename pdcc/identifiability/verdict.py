@@ -1,8 +1,9 @@
-"""The verdict: from the conditions' verdicts and the spread of solutions to one word and a score."""
+"""The verdicts: from what was measured to one of three words for every question."""
 
 from collections.abc import Mapping
 from enum import StrEnum
 
+from pdcc.accuracy.estimate import Estimate
 from pdcc.identifiability.conditions import ConditionId, Verdict
 
 # Frozen on simulated settings of other seeds than those reported in docs/results.md. A membership MSE of .03 or less is
@@ -14,28 +15,49 @@ FEWEST = 4
 
 
 class Overall(StrEnum):
-    """Whether the answers single out the fitted memberships."""
+    """What the answers say to a question."""
 
     SUPPORTED = "supported"
     NOT_SUPPORTED = "not supported"
     CANNOT_TELL = "cannot tell"
 
 
-def judge(
+class Question(StrEnum):
+    """What is asked: are enough labels right, items settled, clusters settled; are soft memberships determined; does the model fit?"""
+
+    LABELS = "labels"
+    ITEMS = "items"
+    CLUSTERS = "clusters"
+    MEMBERSHIPS = "memberships"
+    MODEL = "model"
+
+
+def reached(found: Estimate, target: float) -> Overall:
+    """Whether a share reaches the target: all of its interval, none of it, or it cannot be told."""
+    if found.low is None or found.high is None:
+        return Overall.CANNOT_TELL
+    return three(found.low >= target, found.high < target)
+
+
+def three(yes: bool, no: bool) -> Overall:
+    """One of three words."""
+    return Overall.SUPPORTED if yes else Overall.NOT_SUPPORTED if no else Overall.CANNOT_TELL
+
+
+def judge_memberships(
     verdicts: Mapping[ConditionId, Verdict], spread: float | None, n_restarts: int, free: bool
 ) -> tuple[Overall, float]:
-    """(overall, score) from the conditions' verdicts and the spread of solutions around the fitted memberships.
+    """(verdict, score) from the conditions' verdicts and the spread of solutions around the fitted memberships.
 
-    The spread is how far refits that predict as well lie from them, on average, plus how far posterior draws do (membership MSE).
+    The spread is how far fits to most of the answers lie from them, on average, plus how far posterior draws do (membership MSE).
     The score is a falling function of it alone. A condition without which no theorem or no model stands
     can only take support away, never give it; nor is there support from fewer than ``FEWEST`` restarts, which can miss other optima.
     """
-    if spread is None:  # no other solution predicts as well: nothing to compare with
+    if spread is None:  # too few answers to fit again to a part of them
         return Overall.CANNOT_TELL, 0.5
     score = 1 / (1 + (min(spread, 2.0) / HALF[free]) ** STEEPNESS)
     if score < DENIED or verdicts[ConditionId.RANK] is Verdict.FAILS:
         return Overall.NOT_SUPPORTED, min(score, DENIED)
-    vetoed = (
-        Verdict.FAILS in (verdicts[ConditionId.SCATTER], verdicts[ConditionId.FUNCTION_CLASS]) or n_restarts < FEWEST
-    )
-    return (Overall.SUPPORTED if score >= SUPPORTED and not vetoed else Overall.CANNOT_TELL), score
+    needed = (ConditionId.SCATTER, ConditionId.FUNCTION_CLASS, ConditionId.ALTERNATIVES)
+    vetoed = any(verdicts[name] is Verdict.FAILS for name in needed) or n_restarts < FEWEST
+    return three(score >= SUPPORTED and not vetoed, False), score

@@ -77,6 +77,26 @@ def plot_bank(rows: Sequence[dict[str, Any]], recovered: float, ax: "Axes | None
     return axes
 
 
+def plot_labels(rows: Sequence[dict[str, Any]], ax: "Axes | None" = None) -> "Axes":
+    """Estimated against true accuracy, one point and interval per setting; crosses: no claim, at the agreement with annotators."""
+    from matplotlib.figure import Figure
+
+    axes = ax if ax is not None else Figure(figsize=(5.6, 5.4), layout="constrained").add_subplot()
+    table = pd.DataFrame([r for r in rows if "error" not in r])
+    flagged = table["flagged"].astype(bool)
+    told = table[~flagged]
+    at = told["estimate"].astype(float)
+    reach = [at - told["low"].astype(float), told["high"].astype(float) - at]
+    axes.errorbar(told["accuracy"], at, reach, fmt="o", ms=4, lw=0.8, color="#4477aa", label="estimate, 90 %")
+    silent = table[flagged]
+    axes.plot(silent["accuracy"], silent["agreement"].astype(float), "x", color="#ee6677", label="no claim: agreement")
+    axes.plot([0, 1], [0, 1], color="#bbbbbb", lw=1)
+    low = max(0.0, float(table["accuracy"].min()) - 0.05)
+    axes.set(xlabel="true accuracy", ylabel="estimated without labels", xlim=(low, 1.01), ylim=(low, 1.01))
+    axes.legend(fontsize=8, loc="lower right")
+    return axes
+
+
 def plot_study(medians: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     """MSE against pairs on log scales, one line per method: solid seen, dashed unseen items.
 

@@ -23,7 +23,7 @@ from pdcc.storage.files import (
 from pdcc.storage.lock import LOCK
 from pdcc.storage.provenance import package_versions
 
-FORMAT = "pdcc-run-2"
+FORMAT = "pdcc-run-3"
 DESCRIPTION, UNFINISHED, BEGUN, CHECKPOINTS = RUN_MARK, "unfinished", "begun.json", "checkpoints"
 MODEL = "model.safetensors"
 # Tensors whose numbers are all finite in a fit that can be used.

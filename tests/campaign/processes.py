@@ -161,10 +161,11 @@ def at_step(bench: Bench, rng: Rng, step: int, over: bool) -> str | None:
                 count += 1
                 if step == 2 * count - 1:
                     os.kill(os.getpid(), signal.SIGKILL)
-                done = real(*args, **options)
-                if step == 2 * count:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                return done
+                try:
+                    return real(*args, **options)
+                finally:  # what is refused, such as a directory that is there, is a step as well
+                    if step == 2 * count:
+                        os.kill(os.getpid(), signal.SIGKILL)
 
             return change
 

@@ -1,0 +1,236 @@
+"""From beliefs to what people ask: how many labels are right, which items and clusters are settled, and what more answers would do."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import brentq
+
+from pdcc.accuracy.beliefs import DRAWS, Calibration, Judged, Read, read
+from pdcc.accuracy.dependence import Dependence, dependence
+from pdcc.accuracy.folds import fold_fits
+from pdcc.accuracy.outlook import Outlook, look_ahead
+from pdcc.arrays import Float64, Ints
+from pdcc.data.pairs import PairData
+from pdcc.fitted import Fitted
+
+# Fits to four fifths of the answers are nearest to the fit; those to fewer tell what answers are worth, and leave more of them to judge by.
+SHARES, QUICK = (0.8, 0.5, 0.25), (0.5,)
+LEVEL = 0.9
+DEPENDENT = 0.05
+TOGETHER = "Answers about one item go wrong together, as when it is labelled once and labels are compared: they show how far the labels agree with what annotators have in mind, not whether that is right."
+# Annotators who call two items of one class similar more often than this contradict themselves less than people do.
+CLEANEST = 0.96
+CLEAN = "The answers hardly contradict each other, as when one annotator has labelled every item: they are right or wrong together, and only trusted labels can tell."
+# A set of more labels than this leaves a label open.
+MOST_LABELS = 3
+PUREST = 3
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A share and its 90 % interval; None where no claim is made."""
+
+    low: float | None = None
+    estimate: float | None = None
+    high: float | None = None
+
+    def __bool__(self) -> bool:
+        return self.estimate is not None
+
+    def __str__(self) -> str:
+        if self.low is None or self.estimate is None or self.high is None:
+            return "no claim"
+        return f"{100 * self.estimate:.0f} % ({100 * self.low:.0f}-{100 * self.high:.0f})"
+
+    @classmethod
+    def of(cls, value: float, draws: Sequence[float], step: float = 0.0) -> "Estimate":
+        """The value, and the middle 90 % of the draws, widened to hold it; of a share that comes in steps, out to the next one."""
+        tail = (1 - LEVEL) / 2
+        low, high = np.quantile(draws, [tail, 1 - tail])
+        return cls(float(max(0.0, min(low, value) - step)), float(value), float(min(1.0, max(high, value) + step)))
+
+
+@dataclass(frozen=True)
+class LabelReport:
+    """How far the labels can be trusted.
+
+    accuracy: the share of items whose label is right, up to renaming; None where answers depend on each other, and then reason says
+    why. agreement: there, the share of items labelled as annotators themselves would, whatever the truth is. precision, recall: of pairs in
+    one cluster. items, clusters: one row each. beliefs: (N, K), of every item's class. folds: (V, N, K), memberships of fits to most of
+    the answers.
+    """
+
+    accuracy: Estimate
+    reason: str | None
+    agreement: Estimate
+    precision: Estimate
+    recall: Estimate
+    items: pd.DataFrame
+    clusters: pd.DataFrame
+    dependence: Dependence | None
+    outlook: Outlook | None
+    beliefs: Float64
+    folds: Float64
+
+
+def judge_labels(
+    fitted: Fitted,
+    data: PairData,
+    *,
+    level: float = 0.95,
+    target: float = 0.8,
+    quick: bool = False,
+    seed: int = 0,
+    progress: bool = False,
+) -> LabelReport:
+    """Fit again to parts of the answers, and let the rest say how right labels are.
+
+    level: how sure a set of labels must be; target: the accuracy that would do. quick: two more fits instead of nine.
+    """
+    labels = fitted.memberships(data.features).argmax(axis=1)
+    if min(np.bincount(data.similar.astype(int), minlength=2)) < 2 * len(SHARES):
+        return _no_claim(labels, data, fitted.config.n_clusters, "There are too few answers of one kind to judge by.")
+    fits = fold_fits(fitted, data, QUICK if quick else SHARES, seed=seed, progress=progress)
+    sets = [Judged(each, data) for each in fits]
+    depends = dependence(Calibration(sets, apart=True), min(1, len(sets) - 1), data.annotator, seed)
+    found, reason = Calibration(sets), None
+    if depends.p is not None and depends.p < DEPENDENT:
+        reason = TOGETHER
+    elif float(found.agreement(found.mode).diag().mean()) > CLEANEST:
+        reason = CLEAN
+    if reason is not None:
+        found = Calibration(sets, exact=True)
+    share, beliefs, at = _read(found, labels, seed)
+    accuracy, agreement = (share, Estimate()) if reason is None else (Estimate(), share)
+    shares = [each.share for each in fits]
+    losses = np.array([1 - one.right for one, _ in at])
+    outlook = None if quick else look_ahead(len(data), shares, losses, 1 - np.array([a for _, a in at]), target)
+    rates = [_pairs(sharpened(one.beliefs, labels, a), labels) for one, a in at]
+    precision, recall = (Estimate.of(rates[0][k], [r[k] for r in rates[1:]]) for k in (0, 1))
+    return LabelReport(
+        accuracy, reason, agreement, precision, recall,
+        _items(beliefs, labels, data, level), _clusters(beliefs, at, labels, data, target),
+        depends, outlook, beliefs, fits[0].memberships,
+    )  # fmt: skip
+
+
+def _read(found: Calibration, labels: Ints, seed: int) -> tuple[Estimate, Float64, list[tuple[Read, float]]]:
+    """(share of right labels, beliefs (N, K), and both for the mode and every draw)."""
+    rng, N = np.random.default_rng(seed), len(labels)
+    at = []
+    for k, theta in enumerate([found.mode, *found.draws(DRAWS, seed)]):
+        one = read(found, theta)
+        expected = float(np.clip(one.of(labels), 1 / one.beliefs.shape[1], 1.0))
+        # One fit is luckier than another, and N items are right as often as they are likely to be, give or take.
+        luck = np.hypot(one.others.std(ddof=1), np.sqrt(expected * (1 - expected) / N)) * rng.normal()
+        at.append((one, float(np.clip(expected + (luck if k else 0.0), 1 / one.beliefs.shape[1], 1.0))))
+    estimate = Estimate.of(at[0][1], [a for _, a in at[1:]], step=1 / N)
+    return estimate, sharpened(at[0][0].beliefs, labels, at[0][1]), at
+
+
+def sharpened(beliefs: Float64, labels: Ints, accuracy: float) -> Float64:
+    """Beliefs (N, K) whose log odds for the labels are shifted alike, so that these are right as often as ``accuracy`` says.
+
+    A mean over fits is less sure of a label than each of them is, and the fit saw more answers than they did.
+    """
+    p = np.take_along_axis(beliefs, labels[:, None], 1)[:, 0].clip(1e-9, 1 - 1e-9)
+    odds = np.log(p) - np.log1p(-p)
+    goal = float(np.clip(accuracy, 1e-4, 1 - 1e-4))
+
+    def mean(shift: float) -> float:
+        return float((1 / (1 + np.exp(-odds - shift))).mean())
+
+    shift = brentq(lambda s: mean(s) - goal, -40.0, 40.0)
+    q = 1 / (1 + np.exp(-odds - shift))
+    out = beliefs * ((1 - q) / (1 - p))[:, None]
+    np.put_along_axis(out, labels[:, None], q[:, None], axis=1)
+    return np.asarray(out / out.sum(axis=1, keepdims=True))
+
+
+def _pairs(beliefs: Float64, labels: Ints) -> tuple[float, float]:
+    """How many pairs in one cluster are of one class, and how many of one class are in one cluster."""
+    alone = np.square(beliefs).sum(axis=1)
+    sums = np.zeros((beliefs.shape[1], beliefs.shape[1]))
+    np.add.at(sums, labels, beliefs)
+    size = np.bincount(labels)
+    together = float(np.square(sums).sum() - alone.sum())
+    asked = float((size * (size - 1)).sum())
+    alike = float(np.square(beliefs.sum(axis=0)).sum() - alone.sum())
+    return min(1.0, together / max(asked, 1.0)), min(1.0, together / max(alike, 1e-9))
+
+
+def label_sets(beliefs: Float64, level: float) -> list[list[int]]:
+    """For every item the smallest set of labels whose beliefs add up to ``level``, most likely first."""
+    order = np.argsort(-beliefs, axis=1, kind="stable")
+    held = np.cumsum(np.take_along_axis(beliefs, order, 1), axis=1)
+    sizes = 1 + (held < level - 1e-12).sum(axis=1)
+    return [row[:n].tolist() for row, n in zip(order, np.minimum(sizes, beliefs.shape[1]), strict=True)]
+
+
+def _names(data: PairData) -> list[Any]:
+    return list(range(data.n_items)) if data.item_ids is None else data.item_ids.tolist()
+
+
+def _items(beliefs: Float64, labels: Ints, data: PairData, level: float) -> pd.DataFrame:
+    """One row per item: item, label, probability, settled, set."""
+    K = beliefs.shape[1]
+    sets = label_sets(beliefs, level)
+    words = ["open" if len(s) > min(MOST_LABELS, K - 1) else "{" + ", ".join(map(str, sorted(s))) + "}" for s in sets]
+    settled = [s == [k] for s, k in zip(sets, labels.tolist(), strict=True)]
+    probability = np.take_along_axis(beliefs, labels[:, None], 1)[:, 0]
+    return pd.DataFrame(
+        {"item": _names(data), "label": labels, "probability": probability, "settled": settled, "set": words}
+    )
+
+
+def _clusters(
+    beliefs: Float64, at: list[tuple[Read, float]], labels: Ints, data: PairData, target: float
+) -> pd.DataFrame:
+    """One row per cluster: how pure, with what it is confounded, its purest items, and how many answers bear on it."""
+    K, names = beliefs.shape[1], _names(data)
+    size = np.bincount(labels, minlength=K)
+    drawn = []
+    for one, a in at:
+        own = np.take_along_axis(sharpened(one.beliefs, labels, a), labels[:, None], 1)[:, 0]
+        drawn.append(np.bincount(labels, own, minlength=K) / np.maximum(size, 1))
+    purity = np.array(drawn)
+    rows = []
+    for k in range(K):
+        mine = np.flatnonzero(labels == k)
+        row: dict[str, Any] = {
+            "cluster": k,
+            "items": len(mine),
+            "purity_low": None,
+            "purity": None,
+            "purity_high": None,
+        }
+        row |= {"settled": False, "confounded_with": None, "confounded_share": None, "purest": [], "answers": 0}
+        if len(mine):
+            found = Estimate.of(purity[0, k], purity[1:, k].tolist())
+            row |= {"purity_low": found.low, "purity": found.estimate, "purity_high": found.high}
+            others = beliefs[mine].mean(axis=0)
+            others[k] = 0.0
+            touched = (labels[data.i] == k) | (labels[data.j] == k)
+            best = mine[np.argsort(-beliefs[mine, k], kind="stable")[:PUREST]]
+            row |= {
+                "settled": bool(found.low is not None and found.low >= target),
+                "confounded_with": int(others.argmax()),
+                "confounded_share": float(others.max()),
+                "purest": [names[n] for n in best],
+                "answers": int(touched.sum()),
+            }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _no_claim(labels: Ints, data: PairData, K: int, reason: str) -> LabelReport:
+    even = np.full((len(labels), K), 1 / K)
+    at = [(Read(np.full(1, 1 / K), even, np.full(2, 1 / K)), 1 / K)] * 2
+    items, clusters = _items(even, labels, data, 1.0), _clusters(even, at, labels, data, 1.0)
+    empty = Estimate()
+    return LabelReport(
+        empty, reason, empty, empty, empty, items, clusters, None, None, even, np.zeros((0, *even.shape))
+    )

@@ -1,0 +1,88 @@
+"""What was fitted, fitted again to a part of the answers: the others can then judge it."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from pdcc.arrays import Float64, Ints
+from pdcc.auto.initialise import Partitioner
+from pdcc.auto.signals import partition_agreement
+from pdcc.data.pairs import PairData
+from pdcc.fitted import Fitted
+from pdcc.inference.predict import memberships
+from pdcc.metrics import align
+from pdcc.training import Trainer, Trial, first_net, tensors
+
+# Keeps the seeds of these fits apart from those of the fit, its restarts and its refits.
+AGAIN = 224_737
+
+
+@dataclass(frozen=True)
+class FoldFits:
+    """V fits to a ``share`` of the answers each.
+
+    memberships: (V, N, K), clusters numbered as in the fit. judged_by: (M,), which of the fits an answer judges, one that did not see it.
+    """
+
+    share: float
+    memberships: Float64
+    judged_by: Ints
+
+
+def fit_again(fitted: Fitted, x: Tensor, answers: PairData, seed: int, title: str) -> Trial:
+    """Train what was chosen on these answers alone, start and all, for as many epochs as the fit was; x: scaled features."""
+    config, kind = fitted.config, fitted.report.start_kind
+    labels = agreement = None
+    if kind is not None:
+        made = Partitioner(x.flatten(1).cpu().numpy(), config.n_clusters, seed).make(kind, answers)
+        labels = torch.as_tensor(made).to(x.device)
+        agreement = torch.as_tensor(partition_agreement(made, config.n_clusters, answers), dtype=x.dtype).to(x.device)
+    net = first_net(config, x, labels, seed, fitted.own)
+    trainer = Trainer(config, tensors(answers, x), None, len(fitted.annotators), fitted.own)
+    return trainer.train(
+        fitted.report.chosen, net, labels, seed, title, agreement=agreement, exactly=fitted.report.epochs
+    )
+
+
+def fold_fits(
+    fitted: Fitted, data: PairData, shares: tuple[float, ...], *, seed: int = 0, progress: bool = False
+) -> list[FoldFits]:
+    """For every share of the answers, fits to disjoint or complementary parts of that size.
+
+    A share of (V - 1) / V makes V of them, each judged by the part it did not see; a half two, and less than a half two as well,
+    each judged by a half of what neither saw and by what the other one saw. Several answers about one pair stay together.
+    """
+    known, x = fitted.known(data), fitted.scaled(data.features)
+    reference = fitted.memberships(data.features)
+    plans = [(share, *_parts(known, share, seed)) for share in shares]
+    found = []
+    with tqdm(
+        total=sum(len(parts) for _, parts, _ in plans), desc="fold fits", disable=not progress, leave=False
+    ) as bar:
+        for share, parts, judged_by in plans:
+            each = []
+            for v, part in enumerate(parts):
+                trial = fit_again(
+                    fitted, x, known.subset(part), fitted.config.seed + AGAIN * (seed + 1) + v, "fold fit"
+                )
+                F = memberships(trial.model, x).double().cpu().numpy()
+                each.append(F[:, align(reference, F)] / F.sum(axis=1, keepdims=True))
+                bar.update(1)
+            found.append(FoldFits(share, np.stack(each), judged_by))
+    return found
+
+
+def _parts(data: PairData, share: float, seed: int) -> tuple[list[Ints], Ints]:
+    """Which answers each fit is trained on, and which fit each answer judges."""
+    rng = np.random.default_rng([seed, round(1000 * share)])
+    ids, which = np.unique(data.asked(), return_inverse=True)
+    place = rng.permutation(len(ids))[which] / len(ids)  # of the answer's pair, in [0, 1)
+    if share > 0.5:
+        n = round(1 / (1 - share))
+        fold = (place * n).astype(np.int64)
+        return [np.flatnonzero(fold != v) for v in range(n)], fold
+    parts = [np.flatnonzero(place < share), np.flatnonzero(place >= 1 - share)]
+    return parts, np.where(place < 0.5, 1, 0)
