@@ -194,13 +194,15 @@ def test_an_estimate_holds_its_value():
     assert str(Estimate(0.79, 0.84, 0.88)) == "84 % (79-88)"
 
 
-@pytest.mark.parametrize("kind", ["flips", "mind", "too few"])
+@pytest.mark.parametrize("kind", ["flips", "mind", "too few", "coin"])
 def test_a_fit_end_to_end(kind):
-    """Blobs: the interval holds the truth with independent errors; there is no claim for labels in mind, or for a handful of answers."""
+    """Blobs: the interval holds the truth with independent errors; there is no claim for labels in mind, a handful of answers, or a coin's."""
     blobs = make_blobs(n=150, n_pairs=900, flip=0.1, seed=3)
     pairs, similar = blobs.answers.pairs, blobs.answers.similar
     if kind == "mind":
         similar = answer_by_labels(blobs.y, mistaken_labels(blobs.y, 0.25, np.random.default_rng(0)), pairs).similar
+    if kind == "coin":
+        similar = np.random.default_rng(0).random(len(pairs)) < 0.3
     if kind == "too few":
         pairs, similar = pairs[:12], similar[:12]
     est = VolMaxDCC(3, hidden=(32,), random_state=0).fit(blobs.X, pairs, similar)
@@ -220,6 +222,9 @@ def test_a_fit_end_to_end(kind):
         assert found.accuracy.estimate is None
         assert found.accuracy_reason
         assert found.overall == "cannot tell"
+    if kind == "coin":
+        assert est.report_.useful.fell_back  # to K-means
+        assert "say nothing" in text
     if kind == "mind":
         assert "annotators themselves" in text
         assert found.agreement.low < 0.75 + 0.1 < 0.95

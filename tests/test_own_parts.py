@@ -129,7 +129,8 @@ def test_a_diagnosis_of_own_parts_runs():
     est = VolMaxDCC(K, network=lambda: nn.Linear(4, K), confusion=ByItem(), volume=0.0, **SMALL | {"epochs": 6})
     found = est.fit(flat, a.pairs, a.similar).diagnose(flat, a.pairs, a.similar, draws=4, n_restarts=2, work=1.0)
     assert found.conditional  # a confusion of one's own may explain answers too
-    assert found.refits_distance is None or found.refits_distance >= 0
+    assert found.folds_distance is not None
+    assert found.folds_distance >= 0
 
 
 def test_a_confusion_of_ones_own_is_the_built_in_one_where_it_is_the_same():

@@ -23,6 +23,7 @@ DEPENDENT = 0.05
 TOGETHER = "Answers about one item go wrong together, as when it is labelled once and labels are compared: they show how far the labels agree with what annotators have in mind, not whether that is right."
 # Annotators who call two items of one class similar more often than this contradict themselves less than people do.
 CLEANEST = 0.96
+NOTHING = "Pairs within clusters are called similar no more often than pairs across them, by answers that fits did not see: the answers say nothing about these clusters."
 CLEAN = "The answers hardly contradict each other, as when one annotator has labelled every item: they are right or wrong together, and only trusted labels can tell."
 # A set of more labels than this leaves a label open.
 MOST_LABELS = 3
@@ -95,6 +96,8 @@ def judge_labels(
         return _no_claim(labels, data, fitted.config.n_clusters, "There are too few answers of one kind to judge by.")
     fits = fold_fits(fitted, data, QUICK if quick else SHARES, seed=seed, progress=progress)
     sets = [Judged(each, data) for each in fits]
+    if not _told(sets[0]):
+        return _no_claim(labels, data, fitted.config.n_clusters, NOTHING)
     depends = dependence(Calibration(sets, apart=True), min(1, len(sets) - 1), data.annotator, seed)
     found, reason = Calibration(sets), None
     if depends.p is not None and depends.p < DEPENDENT:
@@ -115,6 +118,19 @@ def judge_labels(
         _items(beliefs, labels, data, level), _clusters(beliefs, at, labels, data, target),
         depends, outlook, beliefs, fits[0].memberships,
     )  # fmt: skip
+
+
+def _told(at: Judged) -> bool:
+    """Whether answers bear on the clusters of fits that did not see them: similar is said more often within, by three standard errors."""
+    label, y = at.label.flatten(), at.similar.numpy()
+    same = (label[at.left] == label[at.right]).numpy()
+    if same.all() or not same.any():
+        return False
+    rates = [y[part].mean() for part in (same, ~same)]
+    deviation = np.sqrt(
+        sum(max(r * (1 - r), 1 / len(y)) / part.sum() for r, part in zip(rates, (same, ~same), strict=True))
+    )
+    return bool(rates[0] - rates[1] > 3 * deviation)
 
 
 def _read(found: Calibration, labels: Ints, seed: int) -> tuple[Estimate, Float64, list[tuple[Read, float]]]:
