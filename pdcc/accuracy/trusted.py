@@ -72,13 +72,16 @@ def with_trusted(labels: Ints, probability: Float64, trusted: Trusted) -> Estima
     p = probability[rows]
     spread = float(p.var())
     weight = 0.0 if spread == 0 else float(np.cov(right, p, ddof=0)[0, 1]) / spread * (1 - n / N)
-    estimate = float(right.mean() + weight * (probability.mean() - p.mean()))
+    moved = weight * float(probability.mean() - p.mean())
+    # Two more right and two more wrong (Agresti and Coull): a sample with few errors, or none, does not prove that there are few.
+    share = (right.sum() + 2) / (n + 4)
     rest = right - weight * p
-    # One more right and one more wrong: a sample without errors does not prove that there are none.
-    smoothed = np.append(rest, [rest.mean() + 0.5, rest.mean() - 0.5])
-    variance = float(smoothed.var(ddof=1)) / n * (1 - n / N) + weight**2 * float(probability.var()) / N
+    unexplained = min(1.0, float(rest.var()) / max(float(right.var()), 1e-9)) * (n - 1) / (n - 2)
+    variance = unexplained * share * (1 - share) / (n + 4) * (1 - n / N) + weight**2 * float(probability.var()) / N
     half = float(norm.ppf((1 + LEVEL) / 2)) * math.sqrt(variance)
-    return Estimate(max(0.0, estimate - half), float(np.clip(estimate, 0, 1)), min(1.0, estimate + half))
+    estimate = float(np.clip(right.mean() + moved, 0, 1))
+    low, high = share + moved - half, share + moved + half
+    return Estimate(float(np.clip(low, 0, estimate)), estimate, float(np.clip(high, estimate, 1)))
 
 
 def matched(labels: Ints, classes: Ints) -> Bools:
