@@ -238,7 +238,7 @@ def test_it_runs_on_what_people_have(case):
         else VolMaxDCC(K, confusion="stochastic", volume=1e-2, random_state=0, **options)
     )
     est = made.fit(X, pairs, similar, who)
-    found = est.diagnose(X, pairs, similar, who, draws=3, n_restarts=2, work=1.0)
+    found = est.diagnose(X, pairs, similar, who, quick=True, draws=3, work=1.0)
     assert found.verdicts[Question.MEMBERSHIPS] != "supported"  # two restarts are too few to support anything
     assert found.conditional == (case != "vanilla")  # only where a confusion is free
     assert "nan" not in str(found)
@@ -253,7 +253,7 @@ def test_the_split_is_the_one_that_was_fitted():
     who = np.arange(600) % 12
     est = VolMaxDCC(3, confusion="none", volume=0.0, random_state=0, **SETTING | {"epochs": 4})
     est.fit(X, pairs, similar, who)
-    small = {"draws": 3, "n_restarts": 2, "work": 1.0}
+    small = {"quick": True, "draws": 3, "work": 1.0}
     named, unnamed = est.diagnose(X, pairs, similar, who, **small), est.diagnose(X, pairs, similar, **small)
     evidence = [
         next(r.evidence for r in found.conditions if r.id is ConditionId.FUNCTION_CLASS) for found in (named, unnamed)
@@ -310,7 +310,7 @@ def test_the_command_needs_only_the_run(tmp_path, capsys):
     )
     capsys.readouterr()
     out = tmp_path / "diagnosis.json"
-    code = pdcc("-q", "diagnose", run, "-o", out, "--draws", 10, "--restarts", 2, "--strict", "labels")
+    code = pdcc("-q", "diagnose", run, "-o", out, "--quick", "--draws", 10, "--strict", "labels")
     text = capsys.readouterr().out
     body = json.loads(out.read_text())
     assert code == (0 if body["overall"] == "supported" else 1)

@@ -127,7 +127,7 @@ def test_a_diagnosis_of_own_parts_runs():
     X, _, a = images()
     flat = X.reshape(len(X), -1)
     est = VolMaxDCC(K, network=lambda: nn.Linear(4, K), confusion=ByItem(), volume=0.0, **SMALL | {"epochs": 6})
-    found = est.fit(flat, a.pairs, a.similar).diagnose(flat, a.pairs, a.similar, draws=4, n_restarts=2, work=1.0)
+    found = est.fit(flat, a.pairs, a.similar).diagnose(flat, a.pairs, a.similar, quick=True, draws=4, work=1.0)
     assert found.conditional  # a confusion of one's own may explain answers too
     assert found.folds_distance is not None
     assert found.folds_distance >= 0

@@ -97,7 +97,7 @@ def judge_labels(
     fits = fold_fits(fitted, data, QUICK if quick else SHARES, seed=seed, progress=progress)
     sets = [Judged(each, data) for each in fits]
     if not _told(sets[0]):
-        return _no_claim(labels, data, fitted.config.n_clusters, NOTHING)
+        return _no_claim(labels, data, fitted.config.n_clusters, NOTHING, fits[0].memberships)
     depends = dependence(Calibration(sets, apart=True), min(1, len(sets) - 1), data.annotator, seed)
     found, reason = Calibration(sets), None
     if depends.p is not None and depends.p < DEPENDENT:
@@ -242,11 +242,10 @@ def _clusters(
     return pd.DataFrame(rows)
 
 
-def _no_claim(labels: Ints, data: PairData, K: int, reason: str) -> LabelReport:
+def _no_claim(labels: Ints, data: PairData, K: int, reason: str, folds: Float64 | None = None) -> LabelReport:
     even = np.full((len(labels), K), 1 / K)
+    folds = np.zeros((0, *even.shape)) if folds is None else folds
     at = [(Read(np.full(1, 1 / K), even, np.full(2, 1 / K)), 1 / K)] * 2
     items, clusters = _items(even, labels, data, 1.0), _clusters(even, at, labels, data, 1.0)
     empty = Estimate()
-    return LabelReport(
-        empty, reason, empty, empty, empty, items, clusters, None, None, even, np.zeros((0, *even.shape))
-    )
+    return LabelReport(empty, reason, empty, empty, empty, items, clusters, None, None, even, folds)
