@@ -43,7 +43,14 @@ def fit_again(fitted: Fitted, x: Tensor, answers: PairData, seed: int, title: st
     net = first_net(config, x, labels, seed, fitted.own)
     trainer = Trainer(config, tensors(answers, x), None, len(fitted.annotators), fitted.own)
     return trainer.train(
-        fitted.report.chosen, net, labels, seed, title, agreement=agreement, exactly=fitted.report.epochs
+        fitted.report.chosen,
+        net,
+        labels,
+        seed,
+        title,
+        agreement=agreement,
+        exactly=fitted.report.epochs,
+        comparing=True,
     )
 
 
