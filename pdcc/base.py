@@ -240,7 +240,7 @@ class PairEstimator(MembershipOutput, PairInput):
         annotators: ArrayLike | None = None,
         **options: Any,
     ) -> "Diagnosis":
-        """Do the answers identify the memberships? See ``pdcc.diagnose`` for the options and what is checked."""
+        """How right are the labels, what is settled, and are soft memberships determined? See ``pdcc.diagnose`` for the options."""
         from pdcc.identifiability.diagnose import diagnose
 
         data = self._checked(X, pairs, similar, annotators)

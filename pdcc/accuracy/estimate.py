@@ -60,7 +60,8 @@ class LabelReport:
 
     accuracy: the share of items whose label is right, up to renaming; None where answers depend on each other, and then reason says
     why. agreement: there, the share of items labelled as annotators themselves would, whatever the truth is. precision, recall: of pairs in
-    one cluster. items, clusters: one row each. beliefs: (N, K), of every item's class. folds: (V, N, K), memberships of fits to most of
+    one cluster. items, clusters: one row each. beliefs: (N, K), of every item's class, or, where no
+    claim is made, of what annotators have in mind. folds: (V, N, K), memberships of fits to most of
     the answers.
     """
 
@@ -111,11 +112,12 @@ def judge_labels(
     shares = [each.share for each in fits]
     losses = np.array([1 - one.right for one, _ in at])
     outlook = None if quick else look_ahead(len(data), shares, losses, 1 - np.array([a for _, a in at]), target)
-    rates = [_pairs(sharpened(one.beliefs, labels, a), labels) for one, a in at]
+    drawn = [sharpened(one.beliefs, labels, a) for one, a in at]
+    rates = [_pairs(each, labels) for each in drawn]
     precision, recall = (Estimate.of(rates[0][k], [r[k] for r in rates[1:]]) for k in (0, 1))
     return LabelReport(
         accuracy, reason, agreement, precision, recall,
-        _items(beliefs, labels, data, level), _clusters(beliefs, at, labels, data, target),
+        _items(beliefs, labels, data, level), _clusters(drawn, labels, data, target),
         depends, outlook, beliefs, fits[0].memberships,
     )  # fmt: skip
 
@@ -202,17 +204,16 @@ def _items(beliefs: Float64, labels: Ints, data: PairData, level: float) -> pd.D
     )
 
 
-def _clusters(
-    beliefs: Float64, at: list[tuple[Read, float]], labels: Ints, data: PairData, target: float
-) -> pd.DataFrame:
-    """One row per cluster: how pure, with what it is confounded, its purest items, and how many answers bear on it."""
-    K, names = beliefs.shape[1], _names(data)
+def _clusters(drawn: list[Float64], labels: Ints, data: PairData, target: float) -> pd.DataFrame:
+    """One row per cluster: how pure, with what it is confounded, its purest items, and how many answers bear on it.
+
+    drawn: beliefs (N, K), first the estimate, then draws around it.
+    """
+    beliefs, names = drawn[0], _names(data)
+    K = beliefs.shape[1]
     size = np.bincount(labels, minlength=K)
-    drawn = []
-    for one, a in at:
-        own = np.take_along_axis(sharpened(one.beliefs, labels, a), labels[:, None], 1)[:, 0]
-        drawn.append(np.bincount(labels, own, minlength=K) / np.maximum(size, 1))
-    purity = np.array(drawn)
+    own = [np.take_along_axis(each, labels[:, None], 1)[:, 0] for each in drawn]
+    purity = np.array([np.bincount(labels, one, minlength=K) / np.maximum(size, 1) for one in own])
     rows = []
     for k in range(K):
         mine = np.flatnonzero(labels == k)
@@ -245,7 +246,6 @@ def _clusters(
 def _no_claim(labels: Ints, data: PairData, K: int, reason: str, folds: Float64 | None = None) -> LabelReport:
     even = np.full((len(labels), K), 1 / K)
     folds = np.zeros((0, *even.shape)) if folds is None else folds
-    at = [(Read(np.full(1, 1 / K), even, np.full(2, 1 / K)), 1 / K)] * 2
-    items, clusters = _items(even, labels, data, 1.0), _clusters(even, at, labels, data, 1.0)
+    items, clusters = _items(even, labels, data, 1.0), _clusters([even, even], labels, data, 1.0)
     empty = Estimate()
     return LabelReport(empty, reason, empty, empty, empty, items, clusters, None, None, even, folds)

@@ -33,12 +33,11 @@ def refit(
     draws: int,
     seed: int,
     reweight: str = "pairs",
-    volumes: tuple[float, ...] = (1.0,),
     progress: bool = False,
 ) -> Ensemble | Members:
     """``chains`` new starts of the whole net, each refitted to ``draws`` reweightings of the answers.
 
-    The starts take the weight of the volume term times each of ``volumes`` in turn. What the fit held out stays held out.
+    What the fit held out stays held out.
     """
     config, model, x = fitted.config, fitted.model, fitted.scaled(data.features)
     check_items(model, x)
@@ -57,7 +56,6 @@ def refit(
     epochs, patience = config.lengths(len(train))
     how = FitConfig(epochs, batch, lr, max(config.confusion_lr, 3 * lr), "adam", False, patience or 8, seed)
     held_out = None if held is None else tensors(held, x)
-    weights = [model.volume * volumes[c % len(volumes)] for c in range(chains) for _ in range(draws)]
     if fitted.own.network is None and config.confusion != OWN:
         return fit_ensemble(
             nets,
@@ -66,14 +64,13 @@ def refit(
             held_out,
             how,
             labels=torch.stack(labels) if labels else None,
-            volume=torch.tensor(weights),
             reweight=reweight,
             progress=progress,
         )
     trainer = Trainer(
         replace(config, epochs=epochs, patience=patience or 8), tensors(train, x), held_out, 0, fitted.own
     )
-    return _one_by_one(trainer, fitted, nets, labels, weights, reweight, seed)
+    return _one_by_one(trainer, fitted, nets, labels, reweight, seed)
 
 
 def _one_by_one(
@@ -81,22 +78,20 @@ def _one_by_one(
     fitted: Fitted,
     nets: list[Membership],
     labels: list[Tensor],
-    volumes: list[float],
     reweight: str,
     seed: int,
 ) -> Members:
     """The same for networks and confusions of the user's, which cannot be stacked: one fit after the other."""
     trials = []
     partition = fitted.model.partition if len(fitted.model.partition) else None
-    for k, (net, volume) in enumerate(zip(nets, volumes, strict=True)):
+    for k, net in enumerate(nets):
         generator = torch.Generator().manual_seed((seed * 1_000_003 + k) % (1 << 63))
         pairs = replace(trainer.pairs, weight=bootstrap_weights(trainer.pairs, reweight, generator))
         begin = copy.deepcopy(net)
         if labels:
             warm_start(begin, pairs.x, labels[k], seed=seed + k)
-        chosen = replace(fitted.report.chosen, volume=volume)
         own = replace(trainer, pairs=pairs, n_annotators=len(fitted.annotators))
-        trials.append(own.train(chosen, begin, partition, seed + k, f"refit {k + 1} of {len(nets)}"))
+        trials.append(own.train(fitted.report.chosen, begin, partition, seed + k, f"refit {k + 1} of {len(nets)}"))
     B = torch.stack([point_agreement(t.model, t.guide, trainer.pairs) for t in trials])
     return Members(
         models=[trial.model for trial in trials],
