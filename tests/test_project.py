@@ -6,6 +6,7 @@ import runpy
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 from pathlib import Path
 
@@ -65,6 +66,18 @@ def test_a_wheel_works_in_an_empty_environment(tmp_path):
     )  # as installed, less the line that names the interpreter
     (tmp_path / "script.py").write_text(script)
     assert "Usage" in run(python, "-E", "-W", "ignore", tmp_path / "script.py", "--help", cwd=elsewhere)
+
+
+def test_every_room_is_installed():
+    """A package that pyproject.toml does not list works in a checkout and is missing from every wheel."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
+    places = {"pdcc": "pdcc", "models": "pdcc.models", "inference": "pdcc.inference"}
+    there = {
+        ".".join((name, *found.parent.relative_to(ROOT / place).parts))
+        for place, name in places.items()
+        for found in (ROOT / place).rglob("__init__.py")
+    }
+    assert sorted(listed) == sorted(there)
 
 
 @pytest.mark.slow
