@@ -63,5 +63,9 @@ def nuts_posterior(
     bad = int(diverging.sum())
     words = f"NUTS, {chains} chains of {draws} draws after {warmup} warm-up steps each, {bad} of them divergent"
     return Draws(
-        sites, SampleStatus.NOT_CONVERGED if bad else SampleStatus.CONVERGED, words + ".", {"diverging": diverging}
+        sites,
+        SampleStatus.NOT_CONVERGED if bad else SampleStatus.CONVERGED,
+        words + ".",
+        "nuts",
+        {"diverging": diverging},
     )

@@ -35,12 +35,13 @@ class SampleStatus(StrEnum):
 class Draws:
     """Draws of latent sites, each (chains, draws, ...), with how they came about.
 
-    message: a sentence about the status. stats: arrays (chains, draws), if the engine has any.
+    message: a sentence about the status. engine: what drew them. stats: arrays (chains, draws), if the engine has any.
     """
 
     sites: dict[str, Tensor]
     status: SampleStatus
     message: str
+    engine: str
     stats: dict[str, Tensor] = field(default_factory=dict)
 
 
@@ -90,7 +91,11 @@ def svi_posterior(
     good = bool(torch.isfinite(last).all()) and abs(change) <= 3 * error
     sites = {name: torch.stack([f[name] for f in found])[None].cpu() for name in start}
     words = f"the ELBO changed by {change:.3g} +- {error:.2g} over the last fifth of {steps} steps"
-    return Draws(sites, SampleStatus.CONVERGED if good else SampleStatus.NOT_CONVERGED, f"{guide} guide: {words}.")
+    full = sum(int(v.numel()) for v in start.values()) <= FULL_RANK
+    engine = "svi, normal guide" if guide == "normal" else "svi" if full else f"svi, rank {RANK}"
+    return Draws(
+        sites, SampleStatus.CONVERGED if good else SampleStatus.NOT_CONVERGED, f"{guide} guide: {words}.", engine
+    )
 
 
 def _make_guide(kind: str, model: PyroModule, batch: PairBatch, start: dict[str, Tensor]) -> PyroModule:

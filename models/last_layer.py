@@ -28,12 +28,13 @@ class LastLayerModel(AnnotationModel):
     """Memberships softmax(G w) with w ~ Normal(0, scale), everything below the last layer fixed in G.
 
     Args:
-        fitted: the trained model whose confusion form, volume and partition this one has.
+        fitted: the trained model whose confusion form and partition this one has.
         n_basis: width r of the fixed basis G (N, r), see ``basis``.
         scale: standard deviation of the prior of every entry of w (r, K).
         n_pairs: M.
         fixed: w (r, K), to leave the memberships at a known value: then only the confusion is uncertain.
         confusion: what stands in for the fitted one, see ``uncertain_confusion``.
+        volume: weight of the volume term; without one this is a posterior, with one a regularised (Gibbs) one.
 
     Batches hold the basis of *all* items in ``x`` (N, r), and in ``rows`` (2b,) the endpoints of their pairs.
     """
@@ -46,6 +47,8 @@ class LastLayerModel(AnnotationModel):
         n_pairs: int,
         confusion: Confusion,
         fixed: Tensor | None = None,
+        *,
+        volume: float = 0.0,
     ):
         K = fitted.membership.n_clusters
         labels = fitted.partition if len(fitted.partition) else None
@@ -55,7 +58,7 @@ class LastLayerModel(AnnotationModel):
             net,
             confusion,
             n_pairs=n_pairs,
-            volume=fitted.volume,
+            volume=volume,
             partition=labels,
             partition_weight=fitted.partition_weight,
         )

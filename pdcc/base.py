@@ -36,6 +36,8 @@ from pdcc.validation import (
 )
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pdcc.identifiability.diagnose import Diagnosis
 
 # What VanillaDCC does without, at the values it has there.
@@ -220,17 +222,21 @@ class PairEstimator(MembershipOutput, PairInput):
                 "nuts" (the same sites by NUTS, or ``sites="confusion"`` alone; ``warmup``), or
                 "ensemble" (whole nets refitted from new starts to reweighted answers).
             draws: draws per chain (500; "ensemble": 5). chains: "nuts" and "ensemble" 4.
-            options: also ``prior_scale``, the prior deviation of the last layer's weights (default: three times their root
-                mean square).
+            options: also ``prior_scale``, the prior deviation of the last layer's weights (default: such that logits deviate
+                by 5 before any answer), and ``regularised=True``, which keeps the volume term of the fit: not a posterior then,
+                but a regularised (Gibbs) one around what was fitted.
         """
         from pdcc.posterior.draws import SampleConfig
         from pdcc.posterior.inference_data import to_inference_data
         from pdcc.posterior.sample import sample
+        from pdcc.posterior.squeeze import identified_set
 
         data = self._checked(X, pairs, similar, annotators)
         how = SampleConfig.of(method=method, draws=draws, chains=chains, seed=random_state, **options)
         drawn = sample(self.fitted_, data, how, progress=show_progress(self.progress))
-        return to_inference_data(drawn, self.fitted_.known(data), how, self.fitted_.config)
+        B = self.fitted_.agreement.double().cpu().numpy()
+        within = identified_set(self.fitted_.memberships(data.features), B, self.fitted_.free_confusion)
+        return to_inference_data(drawn, self.fitted_.known(data), how, self.fitted_.config, within)
 
     def diagnose(
         self,
@@ -245,6 +251,36 @@ class PairEstimator(MembershipOutput, PairInput):
 
         data = self._checked(X, pairs, similar, annotators)
         return diagnose(self.fitted_, data, progress=show_progress(self.progress), **options)
+
+    def suggest_pairs(self, X: Features, n: int = 200, **options: Any) -> "pd.DataFrame":
+        """``n`` pairs of rows of X to ask about next: i, j, gain, chosen_by, probability. See ``pdcc.asking.suggest`` for the options.
+
+        By the fitted memberships; ``pdcc suggest`` asks fits to parts of the answers what to believe, and says when to stop.
+        """
+        from pdcc.asking.suggest import suggest_pairs
+
+        return suggest_pairs(self.predict_proba(X), self.agreement_, n=n, **options)
+
+    def audit_answers(
+        self,
+        X: Features,
+        pairs: ArrayLike | PairAnswers,
+        similar: ArrayLike | None = None,
+        annotators: ArrayLike | None = None,
+        *,
+        random_state: int = 0,
+    ) -> "pd.DataFrame":
+        """How likely each answer is wrong, by fits that did not see it: one row per answer, columns wrong, expected, reason and more.
+
+        Where answers came with annotators, ``annotator_reliability_`` then says how often each is right.
+        """
+        from pdcc.asking.audit import audit_answers
+        from pdcc.asking.reliability import annotator_reliability
+
+        data = self._checked(X, pairs, similar, annotators)
+        found = audit_answers(self.fitted_, data, random_state=random_state, progress=show_progress(self.progress))
+        self.annotator_reliability_ = annotator_reliability(data, found)
+        return found
 
     def _features(self, X: Features) -> Floats:
         check_is_fitted(self, "fitted_")

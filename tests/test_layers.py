@@ -33,6 +33,7 @@ FLOW = (
     ("criticism",),
     ("accuracy",),
     ("identifiability",),
+    ("asking",),
     ("baselines",),
     ("plots",),
     ("experiments",),
@@ -45,7 +46,11 @@ DELEGATED = {
     ("pdcc.base", "PairEstimator.posterior", "pdcc.posterior.draws"),
     ("pdcc.base", "PairEstimator.posterior", "pdcc.posterior.inference_data"),
     ("pdcc.base", "PairEstimator.posterior", "pdcc.posterior.sample"),
+    ("pdcc.base", "PairEstimator.posterior", "pdcc.posterior.squeeze"),
     ("pdcc.base", "PairEstimator.diagnose", "pdcc.identifiability.diagnose"),
+    ("pdcc.base", "PairEstimator.suggest_pairs", "pdcc.asking.suggest"),
+    ("pdcc.base", "PairEstimator.audit_answers", "pdcc.asking.audit"),
+    ("pdcc.base", "PairEstimator.audit_answers", "pdcc.asking.reliability"),
     ("pdcc.base", "", "pdcc.identifiability.diagnose"),  # for type checkers alone: what ``diagnose`` returns
 }
 

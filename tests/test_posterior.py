@@ -1,5 +1,6 @@
 """Posterior engines: the right density, draws that agree with each other, and InferenceData people can use."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -27,7 +28,8 @@ from pdcc.models import (
     similar_logits,
 )
 from pdcc.models.last_layer import LastLayerModel, basis, last_linear, uncertain_confusion
-from pdcc.posterior.last_layer import double, last_layer_draws, last_layer_of
+from pdcc.posterior import measured
+from pdcc.posterior.last_layer import LOGITS, double, last_layer_draws, last_layer_of
 from pdcc.posterior.refits import numbered_like
 from pdcc.training import tensors
 
@@ -101,7 +103,7 @@ def test_the_head_tells_the_same_story(noisy_blobs, form):
         )
     whole = AnnotationModel(net, est.model_.confusion, n_pairs=len(data), volume=1e-3)
     form_of_b = uncertain_confusion(whole.confusion, 3, None, torch.eye(3))
-    head = LastLayerModel(whole, G.shape[1], 0.7, len(data), form_of_b)
+    head = LastLayerModel(whole, G.shape[1], 0.7, len(data), form_of_b, volume=1e-3)
     pairs = tensors(data, x)
     every = torch.arange(len(data))
     values = {} if form == "none" else {"confusion_columns": torch.tensor(est.confusion_.T, dtype=torch.float32)}
@@ -289,9 +291,11 @@ def test_a_misspelt_option_is_named(est, noisy_blobs):
         est.posterior(noisy_blobs.X, a.pairs, a.similar, wramup=3)
 
 
-def test_attributes_say_how_the_intervals_fared(est, noisy_blobs):
+def test_attributes_say_how_the_intervals_fared(est, noisy_blobs, monkeypatch):
     """With a volume term it is no posterior, and no figure of another configuration is carried."""
     a = noisy_blobs.answers
+    monkeypatch.setitem(measured.MEASURED, "svi", measured.Covered(0.91, 0.88, 20))
+    monkeypatch.setitem(measured.MEASURED, "svi, normal guide", measured.Covered(0.6, 0.5, 20))
     plain = fitted(noisy_blobs, volume=0.0)
     said = {}
     for guide in ("low-rank", "normal"):
@@ -299,12 +303,30 @@ def test_attributes_say_how_the_intervals_fared(est, noisy_blobs):
         said[guide] = idata.attrs["calibration"]
         assert ("did not converge" in said[guide]) == (idata.attrs["status"] != "converged")
         assert idata.attrs["kind"] == "posterior"
-    assert "86 %" in said["low-rank"]
+    assert "91% of the entries of B and 88% of the memberships" in said["low-rank"]
+    assert "too narrow" not in said["low-rank"]
     assert "too narrow" in said["normal"]
-    attrs = est.posterior(noisy_blobs.X, a.pairs, a.similar, draws=3, steps=20).attrs
+    attrs = est.posterior(noisy_blobs.X, a.pairs, a.similar, draws=3, steps=20, regularised=True).attrs
     assert attrs["kind"].startswith("regularised")
     assert "not measured" in attrs["calibration"]
     assert "%" not in attrs["calibration"]
+    attrs = est.posterior(noisy_blobs.X, a.pairs, a.similar, draws=3, steps=20).attrs
+    assert attrs["kind"] == "posterior"
+    assert "not measured for confusion stochastic fitted with volume 0.001" in attrs["calibration"]
+    assert "mean top membership" in attrs["identified_set"]
+
+
+def test_the_posterior_has_no_volume_and_a_prior_set_before_the_answers(est, noisy_blobs):
+    """The volume is no part of it unless asked for; logits deviate by as much before any answer whatever the fitted weights are."""
+    data, x = data_of(noisy_blobs), est.fitted_.scaled(noisy_blobs.X)
+    layer = last_layer_of(est.model_, est.guide_, data, x, prior_scale=None)
+    kept = last_layer_of(est.model_, est.guide_, data, x, prior_scale=None, regularised=True)
+    assert (layer.model.volume, kept.model.volume) == (0.0, 1e-3)
+    logits = layer.batch.x @ (layer.model.scale * torch.randn(layer.batch.x.shape[1], 4000))
+    assert float(logits.square().mean().sqrt()) == pytest.approx(LOGITS, rel=0.05)  # 4,000 draws: se below .012
+    wide = copy.deepcopy(est.model_)
+    last_linear(wide.membership, x)[1].weight.data *= 3
+    assert last_layer_of(wide, est.guide_, data, x, prior_scale=None).model.scale == layer.model.scale
 
 
 def test_starts_of_refits_are_numbered_like_the_partition():

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pdcc.identifiability.squeeze import identified_set
+from pdcc.posterior.squeeze import identified_set
 
 
 @pytest.mark.parametrize("K", [3, 10])

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pdcc.arrays import Bools, Float64, Ints
-from pdcc.posterior.inference_data import read_posterior, take
+from pdcc.posterior.inference_data import Posterior, read_posterior, take
 
 # More candidate triangles than this are thinned by a random choice of base edges.
 MOST_CANDIDATES = 5_000_000
@@ -74,11 +74,12 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
     * with annotator ids: triangles and wedges within annotators, positive rates by annotator, and disagreement by
       annotator (share of answers that differ from whether the predicted clusters agree).
 
-    Residuals are taken from the posterior mean on both sides, which makes wedge p-values conservative but robust to
-    approximate posteriors: residuals from each draw reject too often when the approximation is too wide.
+    The observed answers were fitted, so they lie closer to the posterior mean than new ones would. Replicates and twins are
+    therefore refitted to first order before statistics of residuals and rates are taken (triangles need whole answers): a
+    refit moves the posterior mean p by Cov(p) W (y - p), W = 1 / (p (1 - p)), with the draws' own covariance.
 
     ``twins`` data sets with the same rates but transitive errors (one label per item, drawn from A m, whoever answers) say
-    how often triangles and wedges would notice. Refitted memberships would absorb some of it, and annotators
+    how often triangles and wedges would notice. Layers below the last would absorb more of it than the refit does, and annotators
     with labels of their own share less of it, so this bounds the power from above. Clusters must be aligned across draws.
     """
     posterior = read_posterior(idata)
@@ -101,6 +102,9 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
     # One (M, 1 + S + T) table: observed, replicates, twins.
     Y = np.concatenate([y[:, None], replicated[chosen].T, twin], axis=1).astype(np.float32)
     S = len(chosen)
+    p = posterior.probability()
+    Z = Y.copy()
+    Z[:, 1:] -= _moved(posterior, p, Y[:, 1:])
 
     def statistic(
         name: str, values: Float64, count: Ints, labels: tuple[str, ...] = ("",), **options: Any
@@ -114,8 +118,8 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
     a, b = np.minimum(cluster[i], cluster[j]), np.maximum(cluster[i], cluster[j])
     used, cell = np.unique(a * K + b, return_inverse=True)
     names = tuple(f"clusters {c // K} and {c % K}" if c // K != c % K else f"within cluster {c // K}" for c in used)
-    out = [statistic("positive rate by cluster pair", *_rates(cell, Y), names)]
-    p, w = posterior.probability(), m - 1 / K
+    out = [statistic("positive rate by cluster pair", *_rates(cell, Z), names)]
+    w = m - 1 / K
     nodes = [("", i, j)]
     if annotator is not None:
         nodes.append((" within annotator", annotator * n_items + i, annotator * n_items + j))
@@ -129,17 +133,18 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
         closure = np.nan_to_num(closure, nan=1.0)
         out.append(statistic(f"triangle closure{suffix}", closure, count, aims=True, absent=absent or lonely))
         out.append(statistic(f"broken triangles{suffix}", broken, count, aims=True, absent=absent))
-        excess, n_wedges = _wedge_excess(u, v, w[i], w[j], Y - p[:, None])
+        excess, n_wedges = _wedge_excess(u, v, w[i], w[j], Z - p[:, None])
         absent = "" if n_wedges else f"No item has two answers{suffix}"
         out.append(
             statistic(f"wedge excess{suffix}", excess, np.array([n_wedges]), aims=True, tail="upper", absent=absent)
         )
-    out.append(statistic("item spread", _spread(i, j, n_items, Y), np.array([n_items])))
+    out.append(statistic("item spread", _spread(i, j, n_items, Z), np.array([n_items])))
     if annotator is not None:
         annotators, of = np.unique(annotator, return_inverse=True)
         names = tuple(f"annotator {r}" for r in annotators)
-        out.append(statistic("positive rate by annotator", *_rates(of, Y), names))
-        differs = np.abs(Y - (cluster[i] == cluster[j])[:, None])
+        out.append(statistic("positive rate by annotator", *_rates(of, Z), names))
+        same = (cluster[i] == cluster[j])[:, None]
+        differs = np.where(same, 1 - Z, Z)
         out.append(statistic("disagreement by annotator", *_rates(of, differs), names))
     return Predictive(tuple(out), len(y), n_items, K, S)
 
@@ -171,6 +176,15 @@ def check_predictive(result: Predictive, level: float = 0.01, *, detail: bool = 
             if not detail and p is not None and (p < level).sum() > 1:
                 rows[-1]["sentence"] += f" {int((p < level).sum())} of {len(p)} depart in all."
     return pd.DataFrame(rows, dtype=object)
+
+
+def _moved(posterior: Posterior, p: Float64, Y: NDArray[np.float32]) -> NDArray[np.float32]:
+    """How far refits to answers Y (M, S) move the posterior mean p (M,), to first order, (M, S)."""
+    right = np.exp(posterior.log_likelihood.astype(np.float64))
+    drawn = np.where(posterior.observed, right, 1 - right) - p
+    weight = 1 / np.maximum(p * (1 - p), 1e-6)
+    pull = drawn @ (weight[:, None] * (Y - p[:, None])) / len(drawn)
+    return np.asarray(drawn.T @ pull, dtype=np.float32)
 
 
 def _p_values(s: Statistic, values: Float64) -> Float64:

@@ -17,10 +17,10 @@ from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 from pdcc.identifiability import conditions as c
 from pdcc.identifiability.evidence import Evidence, gather
-from pdcc.identifiability.squeeze import IdentifiedSet
 from pdcc.identifiability.verdict import Overall, Question, judge_memberships, reached, three
 from pdcc.inference.variational import SampleStatus
 from pdcc.metrics import membership_mse
+from pdcc.posterior.squeeze import IdentifiedSet
 from pdcc.storage.provenance import package_versions
 from pdcc.validation import check_count, check_number
 

@@ -12,13 +12,13 @@ from pdcc.arrays import Bools, Float32, Float64
 from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 from pdcc.identifiability import conditions as c
-from pdcc.identifiability.squeeze import IdentifiedSet, identified_set
 from pdcc.identifiability.ssc import SSCResult, check_ssc
 from pdcc.inference.predict import memberships, pair_agreement, pair_nll
 from pdcc.inference.variational import Draws, svi_posterior
 from pdcc.metrics import membership_mse
 from pdcc.models import log_volume
 from pdcc.posterior.last_layer import last_layer_draws, last_layer_of, prior_memberships
+from pdcc.posterior.squeeze import IdentifiedSet, identified_set
 from pdcc.training import tensors
 
 # How the work for scatter checks is shared: draws, prior draws, and each of the two point estimates.
@@ -70,7 +70,7 @@ def gather(
     held = fitted.split.test(data)
     x, point = fitted.scaled(data.features), fitted.memberships(data.features)
 
-    layer = last_layer_of(fitted.model, fitted.guide, data, x, prior_scale=None)
+    layer = last_layer_of(fitted.model, fitted.guide, data, x, prior_scale=None, regularised=True)
     found = svi_posterior(layer.model, layer.batch, layer.start, draws=draws, steps=STEPS, seed=seed, progress=progress)
     drawn = last_layer_draws(layer, found, point)
     F, B = drawn.memberships[0], drawn.agreement[0]

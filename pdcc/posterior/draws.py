@@ -28,6 +28,7 @@ class SampleConfig:
     sites: str = "last-layer"
     guide: str = "low-rank"
     prior_scale: float | None = None
+    regularised: bool = False
     warmup: int = 500
     steps: int = 2000
 
@@ -38,6 +39,8 @@ class SampleConfig:
         check_count("random_state", self.seed, 0)
         if self.prior_scale is not None:
             check_number("prior_scale", self.prior_scale, 0.0, open_low=True)
+        if not isinstance(self.regularised, bool):
+            raise TypeError(f"regularised: expected True or False, found {self.regularised!r}. Pass one of these.")
         check_one_of("sites", self.sites, SITES)
         check_one_of("guide", self.guide, GUIDES)
         least = 4 if self.method == "nuts" else 1  # split r_hat halves a chain
@@ -54,7 +57,7 @@ class SampleConfig:
     def of(cls, *, method: str, chains: int | None, draws: int | None, seed: int, **options: Any) -> "SampleConfig":
         """With the method's own numbers of chains and draws where None, and a sentence about an option there is not."""
         check_one_of("method", method, METHODS)
-        known = ("sites", "guide", "prior_scale", "warmup", "steps")
+        known = ("sites", "guide", "prior_scale", "regularised", "warmup", "steps")
         unknown = [name for name in options if name not in known]
         if unknown:
             raise TypeError(
@@ -68,6 +71,8 @@ class SampleConfig:
 class Sampled:
     """Aligned draws: memberships (C, S, N, K) float32, agreement (C, S, K, K), confusion A[observed, true] or None.
 
+    engine: what drew them.
+
     by_annotator: where annotators are told apart, B of each and, last, the shared one, (C, S, R + 1, K, K); else None.
     pair_agreement: where B depends on the items, that of each of the M pairs, (C or 1, S or 1, M, K, K), clusters as they were
     drawn; else None. order: (C, S, K), how the drawn clusters were put in order.
@@ -78,6 +83,7 @@ class Sampled:
     confusion: Float64 | None
     status: SampleStatus
     message: str
+    engine: str
     stats: dict[str, NDArray[Any]]
     by_annotator: Float64 | None = None
     pair_agreement: Float64 | None = None

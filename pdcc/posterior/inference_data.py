@@ -14,6 +14,8 @@ from pdcc.data.pairs import PairData
 from pdcc.inference.variational import SampleStatus
 from pdcc.models import answer_logits
 from pdcc.posterior.draws import SampleConfig, Sampled, draw_agreement
+from pdcc.posterior.measured import calibration
+from pdcc.posterior.squeeze import IdentifiedSet
 from pdcc.storage.provenance import package_versions
 from pdcc.training import TrainConfig
 
@@ -22,16 +24,8 @@ LEAVES_OUT = {
     "nuts": "The layers below the last, and annotators' departures from the shared confusion, stay at their fitted values; chains begin in the fitted mode and tell nothing of others.",
     "ensemble": "Whole nets refitted from new starts to reweighted answers (Bayesian bootstrap): no prior on the weights.",
 }
-# What simulation-based calibration found over 200 simulated data sets without a volume term, the layers below the last being known (docs/results.md).
-CALIBRATION = {
-    "svi": "90 % intervals of B covered the truth in 86 % of simulations (no volume term, layers below the last known; memberships not measured)",
-    "svi, normal guide": "90 % intervals of B covered the truth in 59 % of simulations only: too narrow, do not rely on them",
-    "nuts": "90 % intervals of B covered the truth in 86 % of simulations (no volume term, layers below the last known; memberships not measured)",
-    "ensemble": "90 % intervals of B covered the truth in 24 % of simulations only: read the members as restarts, not as intervals",
-}
 POSTERIOR = "posterior"
-REGULARISED = "regularised (Gibbs) posterior: the volume term weighs as much as so many answers and never washes out, so its intervals are about what the regularised fit would vary by, and too narrow for the truth; for a posterior, fit with volume=0"
-NOT_MEASURED = "not measured for a regularised posterior"
+REGULARISED = "regularised (Gibbs) posterior: the volume term weighs as much as so many answers and never washes out, so its intervals are about what the regularised fit would vary by, and too narrow for the truth; without regularised=True this is a posterior"
 
 
 def import_arviz() -> Any:
@@ -42,11 +36,13 @@ def import_arviz() -> Any:
     return arviz
 
 
-def to_inference_data(drawn: Sampled, data: PairData, how: SampleConfig, config: TrainConfig) -> Any:
+def to_inference_data(
+    drawn: Sampled, data: PairData, how: SampleConfig, config: TrainConfig, identified: IdentifiedSet
+) -> Any:
     """ArviZ's InferenceData: posterior, posterior_predictive, log_likelihood, observed_data, constant_data.
 
     Everything of the size draws x pairs is int8 or float32 and filled one draw at a time: 500 draws of 10,000 pairs and items
-    and ten clusters come to 225 MB.
+    and ten clusters come to 225 MB. ``identified``: how far other memberships make every answer as likely, beside the posterior.
     """
     arviz = import_arviz()
 
@@ -82,15 +78,15 @@ def to_inference_data(drawn: Sampled, data: PairData, how: SampleConfig, config:
     numbers = list(range(K))
     items = list(range(data.n_items)) if data.item_ids is None else [str(name) for name in data.item_ids]
     coords = {"item": items, "cluster": numbers, "cluster_b": numbers, "observed": numbers, "pair": list(range(M))}
-    calibration = CALIBRATION["svi, normal guide" if (how.method, how.guide) == ("svi", "normal") else how.method]
-    regularised = isinstance(config.volume, float | int) and config.volume > 0 and how.method != "ensemble"
-    if regularised:
-        calibration = NOT_MEASURED
+    volume = float(config.volume)
+    regularised = how.regularised and volume > 0 and how.method != "ensemble"
+    known = calibration(drawn.engine, config.confusion, volume, regularised)
     if drawn.status is not SampleStatus.CONVERGED:
-        calibration = f"unknown, since this run did not converge (where runs do: {calibration})"
+        known = f"unknown, since this run did not converge (where runs do: {known})"
     attrs = {
-        "method": how.method, "kind": REGULARISED if regularised else POSTERIOR, "status": str(drawn.status), "message": drawn.message, "leaves_out": LEAVES_OUT[how.method], "calibration": calibration,
+        "method": how.method, "kind": REGULARISED if regularised else POSTERIOR, "status": str(drawn.status), "message": drawn.message, "leaves_out": LEAVES_OUT[how.method], "calibration": known,
         "identified": "A only through B = A'A; cluster numbers are arbitrary and aligned to the fitted memberships",
+        "identified_set": str(identified),
         "seed": how.seed, "settings": json.dumps(asdict(config), default=str), "versions": json.dumps(package_versions()),
     }  # fmt: skip
     with warnings.catch_warnings():

@@ -19,7 +19,8 @@ from pdcc.models.objective import annotator_columns, sigmoid_agreement, stochast
 from pdcc.posterior.draws import Sampled, aligned
 from pdcc.training import tensors
 
-PRIOR_WIDTH = 3.0
+# Before any answer, logits of an item deviate from each other by so much: memberships from even to practically pure.
+LOGITS = 5.0
 ITEMS_OF_TILT = 2000
 
 
@@ -47,22 +48,28 @@ def last_layer_of(
     *,
     prior_scale: float | None,
     only_confusion: bool = False,
+    regularised: bool = False,
 ) -> LastLayer:
-    """Cut the fitted net below its last layer. ``prior_scale``: prior deviation of the layer's weights; None: three times their
-    root mean square (at once theirs, the prior would pull well-determined memberships off the simplex's faces)."""
+    """Cut the fitted net below its last layer.
+
+    prior_scale: prior deviation of the layer's weights; None: such that logits deviate by ``LOGITS`` on average over the items,
+    whatever the fitted weights are. regularised: keep the volume term of the fit, which is no part of a posterior.
+    """
     check_items(fitted, x)
     hidden, last = last_linear(fitted.membership, x)
     with torch.no_grad():
         bias = last.weight.new_zeros(last.out_features) if last.bias is None else last.bias
         weight = torch.cat([last.weight.mT, bias[None]])
-        scale = PRIOR_WIDTH * float(weight.square().mean().sqrt()) if prior_scale is None else prior_scale
+        length = float((1 + hidden.square().sum(1)).mean().sqrt())
+        scale = LOGITS / length if prior_scale is None else prior_scale
         G, w = basis(hidden, weight, scale)
     sites = point_values(guide)
     shift = sites.pop("annotator_shift", None)
     pairs, K = tensors(data, G), fitted.membership.n_clusters
     known = pair_agreement(fitted, guide, tensors(data, x))
     confusion = uncertain_confusion(fitted.confusion, K, shift, known)
-    model = LastLayerModel(fitted, G.shape[1], scale, len(data), confusion, w if only_confusion else None).to(x.device)
+    fixed, volume = w if only_confusion else None, fitted.volume if regularised else 0.0
+    model = LastLayerModel(fitted, G.shape[1], scale, len(data), confusion, fixed, volume=volume).to(x.device)
     start = {} if only_confusion else {"weight": w}
     if not isinstance(confusion, KnownConfusion):
         start |= {name: sites[name] for name in ("confusion_columns", "agreement_logits") if name in sites}
@@ -123,6 +130,7 @@ def last_layer_draws(layer: LastLayer, draws: Draws, reference: Float64) -> Samp
         confusion=None if columns is None else columns.double().mT.numpy(),
         status=draws.status,
         message=draws.message,
+        engine=draws.engine,
         stats={k: v.numpy() for k, v in draws.stats.items()},
         by_annotator=by_annotator,
         pair_agreement=pair_agreement,

@@ -136,5 +136,5 @@ def ensemble_draws(
     each = members.agreement_for(pairs) if isinstance(members, Members) and by_annotator is None else []
     by_pair = np.stack([b.double().cpu().numpy() for b in each]) if each and each[0].ndim == 3 else None
     by_pair = None if by_pair is None else by_pair.reshape(chains, draws, -1, K, K)
-    drawn = Sampled(F, B, A, status, words, {"held_out_nll": nll}, by_annotator, by_pair)
+    drawn = Sampled(F, B, A, status, words, "ensemble", {"held_out_nll": nll}, by_annotator, by_pair)
     return aligned(drawn, reference)

@@ -30,8 +30,9 @@ def sample(fitted: Fitted, data: PairData, how: SampleConfig, *, progress: bool 
         return ensemble_draws(members, tensors(data, x), how.chains, how.draws, reference)
     only_confusion = how.sites == "confusion"
     layer = last_layer_of(
-        fitted.model, fitted.guide, data, x, prior_scale=how.prior_scale, only_confusion=only_confusion
-    )
+        fitted.model, fitted.guide, data, x,
+        prior_scale=how.prior_scale, only_confusion=only_confusion, regularised=how.regularised,
+    )  # fmt: skip
     if how.method == "svi":
         found = svi_posterior(
             layer.model, layer.batch, layer.start,
