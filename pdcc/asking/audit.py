@@ -1,0 +1,57 @@
+"""Which answers are wrong? Each judged by fits and answers other than itself."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pdcc.arrays import Float64
+from pdcc.asking.crossfit import CrossFit, cross_fit
+from pdcc.data.pairs import PairData
+from pdcc.fitted import Fitted
+
+
+def audit_answers(
+    fitted: Fitted, data: PairData, *, random_state: int = 0, progress: bool = False, found: CrossFit | None = None
+) -> pd.DataFrame:
+    """One row per answer, in their order: i, j, similar, annotator (where known), expected, same, wrong, cluster_i, cluster_j, reason.
+
+    expected: P(called similar), same: P(of one class), wrong: P(the answer is wrong), all by fits that did not see the answer and by the
+    other answers about its items. cluster_i, cluster_j: where they believe the items to be. ``found``: what ``cross_fit`` returned for the same fit and answers.
+    """
+    found = cross_fit(fitted, data, seed=random_state, progress=progress) if found is None else found
+    together, apart = _joint(found, data)
+    wrong = np.where(data.similar, apart, together)
+    right = np.where(data.similar, together, apart)
+    names = np.arange(data.n_items) if data.item_ids is None else data.item_ids
+    columns: dict[str, Any] = {"i": names[data.i], "j": names[data.j], "similar": data.similar}
+    if data.annotator is not None:
+        columns["annotator"] = np.array(data.annotator_names, dtype=object)[data.annotator]
+    B = found.agreement
+    columns["expected"] = np.einsum("mk,kl,ml->m", found.left, B, found.right)
+    columns["same"] = (found.left * found.right).sum(axis=1)
+    columns["wrong"] = wrong / np.maximum(wrong + right, 1e-300)
+    columns |= {"cluster_i": found.left.argmax(axis=1), "cluster_j": found.right.argmax(axis=1)}
+    return pd.DataFrame(columns | {"reason": _reasons(found, data)})
+
+
+def _joint(found: CrossFit, data: PairData) -> tuple[Float64, Float64]:
+    """P(of one class and answered so), P(of two classes and answered so), (M,) each."""
+    B = found.agreement
+    of = np.where(data.similar[:, None, None], B, 1 - B)
+    both = found.left[:, :, None] * found.right[:, None, :] * of
+    together = np.einsum("mkk->m", both)
+    return together, both.sum(axis=(1, 2)) - together
+
+
+def _reasons(found: CrossFit, data: PairData) -> list[str]:
+    """In words: what is believed of the two items."""
+    sides = [(part.argmax(axis=1).tolist(), part.max(axis=1).tolist()) for part in (found.left, found.right)]
+    said = np.where(data.similar, "similar", "different").tolist()
+    words = []
+    for a, p, b, q, word in zip(*sides[0], *sides[1], said, strict=True):
+        where = (
+            f"both in cluster {a} ({p:.0%} and {q:.0%})" if a == b else f"in clusters {a} ({p:.0%}) and {b} ({q:.0%})"
+        )
+        words.append(f"said {word}; believed to be {where}")
+    return words
