@@ -78,8 +78,8 @@ function showItem(section, item) {
 
 function showProgress({ mine, all, goal, undo }) {
   state.undo = undo;
-  const whole = goal === null ? `${all} in all` : `${all} of ${goal} in all`;
-  byId("counts").textContent = `${mine} by you, ${whole}`;
+  const whole = goal === null ? `${all}` : `${all} of ${goal}`;
+  byId("counts").textContent = `You: ${mine} · All: ${whole}`;
   byId("bar").hidden = goal === null;
   byId("bar").max = goal || 1;
   byId("bar").value = Math.min(all, goal || 0);
