@@ -34,7 +34,9 @@ class Browser:
         )
         self._session = ""
         try:
-            port = self._wait_for(lambda: re.search(r"started successfully on port (\d+)", Path(self._log.name).read_text()))[1]
+            port = self._wait_for(
+                lambda: re.search(r"started successfully on port (\d+)", Path(self._log.name).read_text())
+            )[1]
             self._address = f"http://127.0.0.1:{port}"
             options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={home / 'profile'}"]}
             wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
@@ -103,7 +105,9 @@ class Browser:
         return self._ask("POST", f"{self._session}/goog/cdp/execute", body)
 
     def size(self, width: int, height: int, *, mobile: bool = False) -> None:
-        self.devtools("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        self.devtools(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile
+        )
 
     def colours(self, scheme: str) -> None:
         self.devtools("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])

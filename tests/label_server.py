@@ -46,12 +46,12 @@ class Server:
 
 
 @contextmanager
-def serving(*arguments, cwd, **environment):
+def serving(*arguments, cwd, port: int = 0):
     """A server of ``pdcc label`` with these arguments, at any port that is free."""
-    words = [sys.executable, "-m", "pdcc", "label", *map(str, arguments), "--port", "0"]
+    words = [sys.executable, "-m", "pdcc", "label", *map(str, arguments), "--port", str(port)]
     process = subprocess.Popen(
         words, cwd=cwd, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | environment,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     try:
         lines = []

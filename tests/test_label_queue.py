@@ -189,7 +189,11 @@ def test_suggested_pairs_come_first_and_are_chosen_anew(suggesting):
     wait_until(lambda: len(queue._ahead))
     for k in range(REFRESH):
         ticket = queue.hand_out("page", "Ann")
-        assert (ticket.pair.rows, ticket.pair.chosen_by, ticket.pair.probability) == (source.pairs[k], "suggested", None)
+        assert (ticket.pair.rows, ticket.pair.chosen_by, ticket.pair.probability) == (
+            source.pairs[k],
+            "suggested",
+            None,
+        )
         queue.settle(ticket)
     wait_until(lambda: len(source.calls) == 2)
     assert set(map(tuple, source.calls[1].tolist())) == set(source.pairs[:REFRESH])

@@ -127,7 +127,9 @@ def test_a_kill_amid_writes_loses_nothing_acknowledged(home):
             kept = [a.key for a in store.kept()]
         assert len(set(kept)) == len(kept)
         assert set(acknowledged) <= set(kept)
-        assert len(kept) <= len(acknowledged) + 3 * (goal // 40)  # and at most one each that was not acknowledged any more
+        assert len(kept) <= len(acknowledged) + 3 * (
+            goal // 40
+        )  # and at most one each that was not acknowledged any more
 
 
 def test_answers_undo_and_export(open_server):
@@ -236,7 +238,9 @@ def test_other_sites_may_not_write_or_read(open_server, kind):
 def test_our_own_page_may_write(open_server):
     own = {"Origin": f"http://127.0.0.1:{open_server.port}", "Sec-Fetch-Site": "same-origin"}
     assert open_server.ask("POST", "/api/next", WHO, own)[0] == 200
-    assert open_server.ask("GET", "/", headers={"Sec-Fetch-Site": "cross-site"})[0] == 200  # a link to the page is no harm
+    assert (
+        open_server.ask("GET", "/", headers={"Sec-Fetch-Site": "cross-site"})[0] == 200
+    )  # a link to the page is no harm
 
 
 @pytest.mark.parametrize(
@@ -281,7 +285,9 @@ def test_large_bodies_are_refused(open_server):
     assert raw(open_server, HEAD + b"Transfer-Encoding: chunked\r\n\r\n", small).startswith(b"HTTP/1.1 200")
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"[" * 5000, b"9" * 5000], ids=ascii)
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b'"text"', b"\xff\xfe", b"[" * 5000, b"9" * 5000], ids=ascii
+)
 def test_what_is_no_json_object_is_refused(open_server, body):
     assert open_server.ask("POST", "/api/answer", body, {"Content-Type": "application/json"})[0] == 400
 
@@ -314,7 +320,16 @@ def test_elsewhere_the_token_is_demanded(token_server):
         {"Cookie": f"{cookie}={token[:-1]}"}, {"Cookie": ";;=;"}, {"Cookie": f"{cookie}=\xe4"}, {"Authorization": f"Bearer {token}"},
     ]  # fmt: skip
     for headers in wrong:
-        for path in ("/", "/label.js", "/api/session", "/answers.csv", "/images/0", "/?token=", "/?token=wrong", "/?token=%ff"):
+        for path in (
+            "/",
+            "/label.js",
+            "/api/session",
+            "/answers.csv",
+            "/images/0",
+            "/?token=",
+            "/?token=wrong",
+            "/?token=%ff",
+        ):
             status, given, _ = token_server.ask("GET", path, headers=headers)
             assert status == 401
             assert "set-cookie" not in given
@@ -338,5 +353,9 @@ def test_it_listens_to_this_machine_alone(open_server):
         pytest.skip("needs Linux: /proc/net/tcp")
     with open("/proc/net/tcp") as file:
         entries = [line.split() for line in file.readlines()[1:]]
-    places = {entry[1].split(":")[0] for entry in entries if entry[3] == "0A" and int(entry[1].split(":")[1], 16) == open_server.port}
+    places = {
+        entry[1].split(":")[0]
+        for entry in entries
+        if entry[3] == "0A" and int(entry[1].split(":")[1], 16) == open_server.port
+    }
     assert places == {"0100007F"}

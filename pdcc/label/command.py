@@ -71,14 +71,14 @@ def label(
 
     Example: pdcc label features.npy --items items.csv, then pdcc label features.npy --export answers.csv
     """
-    from pdcc.label.export import answers_csv
-    from pdcc.label.store import Store
-    from pdcc.storage.files import check_output, write_atomic
-
     home = data.resolve()
     place = store or home.with_name(f"{home.name if home.is_dir() else home.stem}.answers.sqlite")
     again = f"pdcc label {data}" + ("" if store is None else f" --store {store}")
     if export is not None:
+        from pdcc.label.export import answers_csv
+        from pdcc.label.store import Store
+        from pdcc.storage.files import check_output, write_atomic
+
         target = check_output(export, [data, place])
         with Store(place, create=False) as answers:
             write_atomic(target, answers_csv(answers, safe=safe_csv))

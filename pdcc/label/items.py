@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
-from pdcc.data.answers import check_ids
 from pdcc.data.io import read_table
 from pdcc.errors import PairDataError
 
@@ -74,7 +74,11 @@ def image_type(content: bytes) -> str | None:
 
 def item_names(ids: Sequence[Any] | None, n_items: int) -> tuple[str, ...]:
     """The ids (N,) as text, as they are written to a table; row numbers where there are none."""
-    names = tuple(map(str, range(n_items) if ids is None else check_ids("ids", ids, n_items)))
+    names = tuple(map(str, range(n_items) if ids is None else ids))
+    missing = np.zeros(len(names), bool) if ids is None else pd.isna(np.asarray(ids, dtype=object))
+    if missing.any():
+        row = int(missing.argmax())
+        raise PairDataError("ids", "an id for each item", "an empty cell", "Name every item.", row)
     if len(names) < 2:
         raise PairDataError("features", "at least two items", f"{len(names)}", "One item makes no pair.")
     again = pd.Series(names).duplicated()

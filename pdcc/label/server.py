@@ -21,8 +21,8 @@ from pdcc.label.store import ANSWERS
 
 logger = logging.getLogger(__name__)
 PAGE = {
-    "/": ("index.html", "text/html"), "/label.js": ("label.js", "text/javascript"),
-    "/label.css": ("label.css", "text/css"), "/icon.svg": ("icon.svg", "image/svg+xml"),
+    "/": ("page.html", "text/html"), "/page.js": ("page.js", "text/javascript"),
+    "/page.css": ("page.css", "text/css"), "/page.svg": ("page.svg", "image/svg+xml"),
 }  # fmt: skip
 ROW = re.compile(r"[0-9]{1,12}")
 # What a page makes up: keys of answers, and its own name.
@@ -82,7 +82,7 @@ def make_app(desk: Desk, *, annotator: str | None = None) -> Starlette:
 
 
 def _file(name: str, kind: str) -> Endpoint:
-    content = files("pdcc.label").joinpath("page", name).read_bytes()
+    content = files("pdcc.label").joinpath(name).read_bytes()
 
     async def endpoint(request: Request) -> Response:
         return Response(content, media_type=kind)

@@ -9,7 +9,6 @@ import pandas as pd
 
 from pdcc.arrays import Features, Ints
 from pdcc.errors import PairDataError
-from pdcc.storage.files import RUN_MARK, file_hash
 
 logger = logging.getLogger(__name__)
 COLUMNS = ["i", "j", "gain", "chosen_by", "probability"]
@@ -84,11 +83,15 @@ class SuggestedPairs:
     def _load(self) -> tuple[str, Any]:
         from pdcc.estimator import VolMaxDCC
 
-        mark = file_hash(self._run / RUN_MARK)
-        return mark, VolMaxDCC.load(self._run)
+        return self._fingerprint(), VolMaxDCC.load(self._run)
+
+    def _fingerprint(self) -> str:
+        from pdcc.storage.files import RUN_MARK, file_hash  # with torch, which random pairs need not wait for
+
+        return file_hash(self._run / RUN_MARK)
 
     def __call__(self, n: int, exclude: Ints) -> pd.DataFrame:
-        if file_hash(self._run / RUN_MARK) != self._mark:
+        if self._fingerprint() != self._mark:
             self._mark, self._estimator = self._load()
             logger.info("%s was fitted again: pairs are suggested by the new fit", self._run)
         table: pd.DataFrame = self._estimator.suggest_pairs(self._X, n=n, exclude=exclude)
