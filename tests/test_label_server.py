@@ -79,6 +79,7 @@ def test_five_people_answer_at_once(home):
             thread.join()
         assert not faults
         said = server.interrupt()
+        assert server.process.returncode == 0
     assert "1000 answers are kept in" in said
     with Store(home / "five.sqlite") as store:
         kept = store.kept()
@@ -132,7 +133,7 @@ def test_a_kill_amid_writes_loses_nothing_acknowledged(home):
         )  # and at most one each that was not acknowledged any more
 
 
-def test_answers_undo_and_export(open_server):
+def test_answers_undo_and_export(open_server, home):
     page = Client(open_server, "Ann")
     _, found = page.post("next")
     first, key = found["pair"], made_up()
@@ -147,6 +148,8 @@ def test_answers_undo_and_export(open_server):
     assert page.post("undo", key=key)[1]["pair"]["ticket"] == found["pair"]["ticket"]
     assert page.post("answer", ticket=found["pair"]["ticket"], answer="unsure", key=made_up())[0] == 200
     page.close()
+    with Store(home / "three.answers.sqlite", create=False) as store:  # while the server has it open
+        assert [a.answer for a in store.kept()] == ["unsure"]
     status, headers, content = open_server.ask("GET", "/answers.csv")
     assert (status, headers["content-type"]) == (200, "text/csv; charset=utf-8")
     rows = list(csv.DictReader(io.StringIO(content.decode())))
@@ -167,7 +170,7 @@ def test_what_is_another_annotators_stays_theirs(open_server):
 
 
 def test_every_response_carries_the_policy(open_server):
-    for method, path in [("GET", "/"), ("GET", "/label.js"), ("GET", "/nowhere"), ("POST", "/api/next"), ("PUT", "/")]:
+    for method, path in [("GET", "/"), ("GET", "/page.js"), ("GET", "/nowhere"), ("POST", "/api/next"), ("PUT", "/")]:
         _, headers, _ = open_server.ask(method, path)
         policy = headers["content-security-policy"]
         assert policy.startswith("default-src 'none';")
@@ -191,7 +194,7 @@ def test_images_are_images_of_the_folder(open_server):
     [
         "/images/../secret.png", "/images/%2e%2e/secret.png", "/images/..%2fsecret.png", "/images/..%5csecret.png", "/images//etc/passwd",
         "/images/%2fetc%2fpasswd", "/images/0.png", "/images/0%00", "/images/0%00.png", "/images/-1", "/images/4", "/images/" + "9" * 5000,
-        "/images/%d9%a0", "/images/", "/images", "/%2e%2e/%2e%2e/etc/passwd", "/../x.npy", "/label.js/../../server.py", "/page/label.js",
+        "/images/%d9%a0", "/images/", "/images", "/%2e%2e/%2e%2e/etc/passwd", "/../x.npy", "/page.js/../server.py", "/server.py",
         "/three.answers.sqlite", "/images/%252e%252e%252fsecret.png",
     ],
 )  # fmt: skip
@@ -322,7 +325,7 @@ def test_elsewhere_the_token_is_demanded(token_server):
     for headers in wrong:
         for path in (
             "/",
-            "/label.js",
+            "/page.js",
             "/api/session",
             "/answers.csv",
             "/images/0",
