@@ -5,6 +5,8 @@ import socket
 import sqlite3
 import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pandas as pd
@@ -14,7 +16,7 @@ import pdcc.label.command
 from pdcc import PairData, VolMaxDCC
 from pdcc.cli import main
 from pdcc.errors import ArtifactError, PairDataError
-from pdcc.label.desk import Desk, answered_pairs, clean_name
+from pdcc.label.desk import Desk, Refused, answered_pairs, clean_name
 from pdcc.label.items import Items, find_images, image_type, read_cells
 from pdcc.label.session import Subject, opened, read_items, read_subject
 from pdcc.label.store import Answer, Store
@@ -259,6 +261,32 @@ def test_suggested_answers_say_so(tmp_path):
         kept = answer_all(desk, 3)
     assert (kept[0].i, kept[0].j, kept[0].chosen_by, kept[0].probability) == ("c", "a", "suggested", 0.125)
     assert {a.chosen_by for a in kept[1:]} == {"random"}
+
+
+@pytest.mark.parametrize("one_key", [True, False], ids=["one key", "a key each"])
+def test_one_pair_answered_at_the_same_moment_is_kept_once(one_key, tmp_path, monkeypatch):
+    find = Store.find
+    monkeypatch.setattr(Store, "find", lambda self, key: (find(self, key), time.sleep(0.02))[0])  # room for a race
+    items = Items(("a", "b"), pd.DataFrame({"text": ["x", "y"]}))
+    outcomes = []
+    with opened(Subject(np.zeros((2, 1)), None, None), items, tmp_path / "answers.sqlite") as desk:
+        ticket = desk.next("page-0001", "Ann")["pair"]["ticket"]
+
+        def work(number):
+            key = "key-0001" if one_key else f"key-000{number}"
+            try:
+                desk.answer(ticket=ticket, answer="same", key=key, client="page-0001", annotator="Ann")
+                outcomes.append(200)
+            except Refused as refused:
+                outcomes.append(refused.status)
+
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(desk.store.kept()) == desk.store.count() == 1
+    assert sorted(outcomes) == ([200] * 6 if one_key else [200, *[404] * 5])
 
 
 def test_a_full_disk_keeps_the_pair_for_another_try(tmp_path, monkeypatch):
