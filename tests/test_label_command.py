@@ -265,8 +265,10 @@ def test_suggested_answers_say_so(tmp_path):
 
 @pytest.mark.parametrize("one_key", [True, False], ids=["one key", "a key each"])
 def test_one_pair_answered_at_the_same_moment_is_kept_once(one_key, tmp_path, monkeypatch):
-    find = Store.find
-    monkeypatch.setattr(Store, "find", lambda self, key: (find(self, key), time.sleep(0.02))[0])  # room for a race
+    find, add = Store.find, Store.add
+    # Room for a race: after the look at the key, and between the look at the pair and the answer.
+    monkeypatch.setattr(Store, "find", lambda self, key: (find(self, key), time.sleep(0.02))[0])
+    monkeypatch.setattr(Store, "add", lambda self, answer: (time.sleep(0.02), add(self, answer))[1])
     items = Items(("a", "b"), pd.DataFrame({"text": ["x", "y"]}))
     outcomes = []
     with opened(Subject(np.zeros((2, 1)), None, None), items, tmp_path / "answers.sqlite") as desk:
