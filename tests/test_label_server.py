@@ -342,7 +342,7 @@ def test_elsewhere_the_token_is_demanded(token_server):
     assert status == 200
     assert token.encode() not in content
     assert headers["set-cookie"] == f"{cookie}={token}; Path=/; HttpOnly; SameSite=Strict"
-    known = {"Cookie": f"{cookie}={token}"}
+    known = {"Cookie": f'bad"name=[1, 2]; {{=; {cookie}={token}; other=1'}  # others at this address set cookies too
     assert token_server.ask("GET", "/api/session", headers=known)[0] == 200
     assert token_server.ask("POST", "/api/next", WHO, known)[0] == 200
     assert token_server.ask("POST", "/api/next", WHO, known | {"Origin": "http://evil.example"})[0] == 403

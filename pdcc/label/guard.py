@@ -5,8 +5,6 @@ import hmac
 import ipaddress
 import json
 import re
-from collections.abc import Mapping
-from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qs, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -84,7 +82,7 @@ class Guard:
         """True where the token came in the address, so that the cookie is to be set."""
         if self._token is None:
             return False
-        if _equal(_cookies(headers).get(self._cookie, ""), self._token):
+        if _equal(_cookie(headers, self._cookie), self._token):
             return False
         query = parse_qs(scope["query_string"].decode("latin-1")) if scope["path"] == "/" else {}
         if scope["method"] == "GET" and _equal(query.get("token", [""])[-1], self._token):
@@ -99,13 +97,13 @@ def _check_site(scope: Scope, headers: Headers) -> None:
     site, origin = headers.get("sec-fetch-site"), headers.get("origin")
     writes = scope["method"] not in READS
     foreign = site is not None and site not in (("same-origin",) if writes else ("same-origin", "none"))
-    if origin is not None and urlsplit_netloc(origin) != headers.get("host", "").lower():
+    if origin is not None and _origin_host(origin) != headers.get("host", "").lower():
         foreign = True
     if foreign and (writes or scope["path"] != "/"):
         raise Refused(403, "Another site may not do this.")
 
 
-def urlsplit_netloc(origin: str) -> str | None:
+def _origin_host(origin: str) -> str | None:
     """The host and port of an http origin; None for "null" and all else."""
     try:
         parts = urlsplit(origin.lower())
@@ -142,11 +140,10 @@ async def _whole(headers: Headers, receive: Receive) -> Receive:
     return again
 
 
-def _cookies(headers: Headers) -> Mapping[str, str]:
-    try:
-        return {name: morsel.value for name, morsel in SimpleCookie(headers.get("cookie", "")).items()}
-    except CookieError:
-        return {}
+def _cookie(headers: Headers, name: str) -> str:
+    """The value of one cookie; those of other programs at the same address may be malformed, and are passed over."""
+    parts = (part.strip().partition("=") for part in headers.get("cookie", "").split(";"))
+    return next((value for key, _, value in parts if key == name), "")
 
 
 def _equal(given: str, token: str) -> bool:
