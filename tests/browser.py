@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -25,12 +26,15 @@ class Browser:
     """One page in a browser with a new profile in ``home``."""
 
     def __init__(self, home: Path):
+        # Chromium leaves directories behind where temporary files go; sockets in them allow no long path.
+        self._scratch = tempfile.TemporaryDirectory(prefix="b", ignore_cleanup_errors=True)
         self._log = (home / "chromedriver.log").open("w+")
         # The driver is asked at loopback, whatever proxy the environment names.
         self._open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
         environment = {k: v for k, v in os.environ.items() if not k.lower().endswith("_proxy")}
+        environment |= {"HOME": str(home), "TMPDIR": self._scratch.name}
         self._driver = subprocess.Popen(
-            [DRIVER, "--port=0"], stdout=self._log, stderr=subprocess.STDOUT, env=environment | {"HOME": str(home)}
+            [DRIVER, "--port=0"], stdout=self._log, stderr=subprocess.STDOUT, env=environment
         )
         self._session = ""
         try:
@@ -75,6 +79,7 @@ class Browser:
             self._driver.terminate()
             self._driver.wait(timeout=20)
             self._log.close()
+            self._scratch.cleanup()
 
     def go(self, address: str) -> None:
         self._ask("POST", f"{self._session}/url", {"url": address})
