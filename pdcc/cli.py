@@ -1,4 +1,4 @@
-"""The command line: pdcc demo, fit, predict, diagnose, simulate, bench."""
+"""The command line: pdcc demo, fit, predict, diagnose, label, simulate, bench."""
 
 import contextlib
 import errno
@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pdcc.errors import printable
+from pdcc.label.command import label
 
 # The machine is out of space, not the input wrong.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -26,6 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+app.command()(label)
 
 # typer brings its own copy of click from 0.29 on; its UsageError is reached by inheritance in every version.
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]

@@ -37,6 +37,7 @@ FLOW = (
     ("baselines",),
     ("plots",),
     ("experiments",),
+    ("label",),
     ("cli", "__main__"),
 )
 ROOM = {name: number for number, room in enumerate(FLOW) for name in room}

@@ -1,4 +1,4 @@
-"""One process at a time in a run directory. The kernel gives the lock back when its holder dies, however it dies."""
+"""One process at a time in a run directory, or at a file. The kernel gives the lock back when its holder dies, however it dies."""
 
 import json
 import os
@@ -23,8 +23,27 @@ def claimed(directory: Path) -> Iterator[None]:
     """Hold ``directory``, made if need be, until the block ends. Raises ``BusyError`` at once where another process has it."""
     if directory.exists() and not directory.is_dir():
         raise BusyError(f"{directory}: expected a directory for results, found a file. Choose another one.")
-    path, new = directory / LOCK, not directory.exists()
-    handle = _take(path)
+    new = not directory.exists()
+    try:
+        with _held(directory / LOCK, directory, "directory"):
+            yield
+    finally:
+        if new:
+            with suppress(OSError):  # nothing came of it
+                directory.rmdir()
+
+
+@contextmanager
+def claimed_file(path: Path) -> Iterator[None]:
+    """Hold the file ``path``, by another one beside it, until the block ends. Raises ``BusyError`` at once where another process has it."""
+    with _held(path.with_name(f".{path.name}{LOCK}"), path, "file"):
+        yield
+
+
+@contextmanager
+def _held(path: Path, place: Path, kind: str) -> Iterator[None]:
+    """Hold the lock file ``path`` of ``place``, a directory or a file."""
+    handle = _take(path, place, kind)
     try:
         holder = {"process": os.getpid(), "host": socket.gethostname(), "since": f"{datetime.now(UTC):%F %T} UTC"}
         os.truncate(handle, 0)
@@ -37,12 +56,9 @@ def claimed(directory: Path) -> Iterator[None]:
             )  # while it is held: who opened it before finds that it is no longer the one there
         finally:
             os.close(handle)
-        if new:
-            with suppress(OSError):  # nothing came of it
-                directory.rmdir()
 
 
-def _take(path: Path) -> int:
+def _take(path: Path, place: Path, kind: str) -> int:
     """A locked handle of the file that is at ``path``. Whoever had it before may have removed it, and the directory, meanwhile."""
     flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     while True:
@@ -58,7 +74,7 @@ def _take(path: Path) -> int:
                 found = _holder(handle)
                 os.close(handle)
                 raise BusyError(
-                    f"{path.parent}: expected a directory that no other command is writing to, found one in use by {found}. Wait for it, end it, or choose another directory."
+                    f"{place}: expected a {kind} that no other command is writing to, found one in use by {found}. Wait for it, end it, or choose another {kind}."
                 ) from error
             except FileNotFoundError:
                 pass
