@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 from label_server import wait_until
 
+from pdcc.asking.uniform import RandomPairs, numbered_pairs, pair_numbers
 from pdcc.errors import PairDataError
 from pdcc.label.queue import REFRESH, Pair, Queue
-from pdcc.label.sources import RandomPairs, check_table, numbered_pairs, pair_numbers
+from pdcc.label.sources import check_table
 
 NONE = np.empty((0, 2), np.int64)
 

@@ -9,6 +9,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pdcc.arrays import Float64, Ints
+from pdcc.asking.uniform import RandomPairs, pair_numbers
 from pdcc.validation import check_count, check_number
 
 # At least so many of the pairs are drawn uniformly, whatever is believed: without them nothing could judge the beliefs.
@@ -72,14 +73,15 @@ def suggest_pairs(
     check_number("random_share", random_share, RANDOM, 1.0)
     N = len(beliefs)
     rng = np.random.default_rng(random_state)
-    blocked = _keys(exclude, N)
+    known = _rows(exclude, N)
+    blocked = np.unique(pair_numbers(known))
     possible = N * (N - 1) // 2 - len(blocked)
     if n > possible:
         raise ValueError(f"n: expected at most the {possible} pairs there are to ask about, found {n}. Ask for fewer.")
     n_random = int(np.ceil(random_share * n))
     weight = aim_at(beliefs, aim)
     drawn, chance = _candidates(beliefs, weight, CANDIDATES * n, rng)
-    keys, first = np.unique(_key(drawn, N), return_index=True)
+    keys, first = np.unique(pair_numbers(drawn), return_index=True)
     first = first[~np.isin(keys, blocked)]
     drawn, chance = drawn[first], chance[first]
     gain = information(beliefs[drawn[:, 0]], beliefs[drawn[:, 1]], agreement)
@@ -89,8 +91,8 @@ def suggest_pairs(
     # How often a candidate is drawn, and taken among the candidates.
     odds = -np.expm1(CANDIDATES * n * np.log1p(-np.minimum(chance[chosen], 0.5)))
     taken = np.minimum(1.0, len(chosen) * gain[chosen] / max(total, 1e-300))
-    uniform = _uniform(N, n - len(rows), np.union1d(blocked, _key(rows, N)), rng)
-    ends = np.concatenate([rows, uniform]).astype(np.int64)
+    uniform = RandomPairs(N, rng)(n - len(rows), np.concatenate([known, rows]))[["i", "j"]].to_numpy()
+    ends = np.concatenate([rows, uniform])
     table = pd.DataFrame(
         {
             "i": ends[:, 0], "j": ends[:, 1], "gain": information(beliefs[ends[:, 0]], beliefs[ends[:, 1]], agreement),
@@ -101,13 +103,10 @@ def suggest_pairs(
     return table.sort_values("gain", ascending=False, kind="stable", ignore_index=True)
 
 
-def _key(pairs: Ints, N: int) -> Ints:
-    return np.asarray(pairs.min(axis=1) * N + pairs.max(axis=1), dtype=np.int64)
-
-
-def _keys(pairs: ArrayLike | None, N: int) -> Ints:
+def _rows(pairs: ArrayLike | None, N: int) -> Ints:
+    """Pairs (E, 2) of rows, checked; none where None."""
     if pairs is None:
-        return np.zeros(0, dtype=np.int64)
+        return np.zeros((0, 2), dtype=np.int64)
     given = np.asarray(pairs)
     if (
         given.ndim != 2
@@ -118,7 +117,7 @@ def _keys(pairs: ArrayLike | None, N: int) -> Ints:
         raise ValueError(
             f"exclude: expected pairs of row numbers below {N}, (E, 2), found {given.dtype} of shape {given.shape}. Pass rows of X."
         )
-    return np.unique(_key(given, N)) if len(given) else np.zeros(0, dtype=np.int64)
+    return given.astype(np.int64)
 
 
 def _candidates(beliefs: Float64, weight: Float64, size: int, rng: np.random.Generator) -> tuple[Ints, Float64]:
@@ -156,17 +155,3 @@ def _diverse(pairs: Ints, gain: Float64, n: int, N: int, rng: np.random.Generato
         out.append(c)
         used[pairs[c]] += 1
     return np.array(out, dtype=np.int64)
-
-
-def _uniform(N: int, n: int, blocked: Ints, rng: np.random.Generator) -> Ints:
-    """``n`` unordered pairs, uniform among those not ``blocked``."""
-    found = np.zeros((0, 2), dtype=np.int64)
-    while len(found) < n:
-        more = rng.integers(N, size=(2 * (n - len(found)) + 16, 2))
-        more = more[more[:, 0] != more[:, 1]]
-        both = np.concatenate([found, more])
-        key = _key(both, N)
-        first = np.sort(np.unique(key, return_index=True)[1])
-        both = both[first]
-        found = both[~np.isin(_key(both, N), blocked)][:n]
-    return found

@@ -10,12 +10,13 @@ import numpy as np
 import pandas as pd
 
 from pdcc.arrays import Ints
+from pdcc.asking.uniform import RandomPairs
 from pdcc.data.io import read_features
 from pdcc.errors import PairDataError
 from pdcc.label.desk import Desk, answered_pairs
 from pdcc.label.items import Items, as_cells, find_images, item_names, read_cells
 from pdcc.label.queue import Queue
-from pdcc.label.sources import NextPairs, RandomPairs, SuggestedPairs
+from pdcc.label.sources import NextPairs, SuggestedPairs
 from pdcc.label.store import Store
 from pdcc.storage.lock import claimed_file
 
