@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pdcc.arrays import Bools, Features, Floats, Ints
+from pdcc.arrays import Bools, Features, Float32, Floats, Ints
 from pdcc.data.answers import PairAnswers, as_answers, renumber
 from pdcc.data.columns import column_names
 from pdcc.errors import PairDataError
@@ -25,6 +25,8 @@ class PairData:
     features: (N, d), or (N, ...), float32 or float64. i, j: (M,) row numbers. similar: (M,) bool.
     annotator: (M,) numbers into ``annotator_names``, or None. item_ids: (N,) names of the items, or None.
     self_pairs: how many pairs of an item with itself were dropped. feature_names: (d,) names of the columns, or None.
+    soft: (M,) probabilities that a pair is similar where answers are not plain, else None; ``similar`` is then soft >= 0.5.
+    weight: (M,) how much each answer counts where that differs, else None. weightless: how many of weight 0 were left out.
 
     Examples:
         >>> from pdcc import PairData
@@ -42,6 +44,9 @@ class PairData:
     item_ids: NDArray[Any] | None = None
     self_pairs: int = 0
     feature_names: tuple[str, ...] | None = None
+    soft: Float32 | None = None
+    weight: Float32 | None = None
+    weightless: int = 0
 
     def __len__(self) -> int:
         return len(self.i)
@@ -58,6 +63,8 @@ class PairData:
         pairs: ArrayLike | PairAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
         *,
         item_ids: Collection[Any] | None = None,
         any_shape: bool = False,
@@ -65,12 +72,13 @@ class PairData:
     ) -> "PairData":
         """Check and keep arrays: X (N, d); pairs (M, 2) row numbers, or ids where item_ids (N,) is given; similar (M,).
 
-        Instead of pairs and similar, a ``PairAnswers`` or a table with the columns i, j, similar and optionally annotator.
+        Instead of pairs and similar, a ``PairAnswers``, what ``read_answers`` returns, or a table with the columns i, j, similar and
+        optionally annotator and weight. With ``soft``, similar are probabilities; weights (M,): how much each answer counts.
         Where X is a DataFrame, pairs of anything but whole numbers are looked up in its index. With ``any_shape`` items may have
         more dimensions, (N, ...): images, say, for a network that takes them. A fit needs answers of ``both_kinds``.
         """
         features = check_features(X, any_shape=any_shape)
-        answers = as_answers(X, len(features), pairs, similar, annotators, item_ids)
+        answers = as_answers(X, len(features), pairs, similar, annotators, item_ids, weights, soft)
         if not answers.n_answers:
             raise PairDataError(
                 "pairs",
@@ -104,6 +112,8 @@ class PairData:
             j=self.j[index],
             similar=self.similar[index],
             annotator=None if self.annotator is None else self.annotator[index],
+            soft=None if self.soft is None else self.soft[index],
+            weight=None if self.weight is None else self.weight[index],
         )
 
     def recode(self, names: tuple[Any, ...]) -> "PairData":
@@ -127,10 +137,13 @@ class PairData:
         return np.asarray(np.unique(low * self.n_items + high, return_inverse=True)[1], dtype=np.int64)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the pairs and their answers, in their order."""
+        """SHA-256 of the pairs, their answers and, where there are any, degrees and weights, in their order."""
         digest = hashlib.sha256()
         for part in (self.i, self.j, self.similar):
             digest.update(np.ascontiguousarray(part).tobytes())
+        for name, more in (("soft", self.soft), ("weight", self.weight)):
+            if more is not None:
+                digest.update(name.encode() + np.ascontiguousarray(more).tobytes())
         return digest.hexdigest()
 
 

@@ -106,8 +106,8 @@ def finish(
 ) -> None:
     """Put a described estimator, its pairs, and features that came from no file (X) in place, and drop what was unfinished."""
     parts = {"i": torch.as_tensor(data.i), "j": torch.as_tensor(data.j), "similar": torch.as_tensor(data.similar)}
-    if data.annotator is not None:
-        parts["annotator"] = torch.as_tensor(data.annotator)
+    more = {"annotator": data.annotator, "soft": data.soft, "weight": data.weight}
+    parts |= {name: torch.as_tensor(part) for name, part in more.items() if part is not None}
     names = [str(name) for name in data.annotator_names]
     files = {PAIRS: pack_state(parts, {"annotator_names": names})}
     if X is not None:
@@ -142,7 +142,7 @@ def read_data(run: Path, features: Path | None = None) -> PairData:
         i=stored["i"].numpy(),
         j=stored["j"].numpy(),
         similar=stored["similar"].numpy(),
-        annotator=stored["annotator"].numpy() if "annotator" in stored else None,
+        **{name: stored[name].numpy() for name in ("annotator", "soft", "weight") if name in stored},
         annotator_names=tuple(meta["annotator_names"]),
         item_ids=ids,
         feature_names=column_names(X),
