@@ -15,8 +15,10 @@ from pdcc.arrays import Features, Float64, Floats, Ints, RandomState
 from pdcc.auto.n_clusters import choose_n_clusters
 from pdcc.auto.rules import Selection
 from pdcc.auto.search import Preparation, prepare, search
-from pdcc.data.answers import PairAnswers, as_answers, check_annotators, pair_rows, renumber
+from pdcc.data.answers import PairAnswers, as_answers, pair_rows
+from pdcc.data.names import check_annotators, renumber
 from pdcc.data.pairs import PairData
+from pdcc.data.reading import ReadAnswers
 from pdcc.errors import ArtifactError
 from pdcc.fitted import Fitted, logger
 from pdcc.inference import PairTensors, memberships, pair_nll
@@ -91,7 +93,7 @@ class PairEstimator(MembershipOutput, PairInput):
     def fit(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,
@@ -182,7 +184,7 @@ class PairEstimator(MembershipOutput, PairInput):
     def objective(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,
@@ -206,7 +208,7 @@ class PairEstimator(MembershipOutput, PairInput):
     def posterior(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,
@@ -244,7 +246,7 @@ class PairEstimator(MembershipOutput, PairInput):
     def diagnose(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,

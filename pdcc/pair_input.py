@@ -13,6 +13,7 @@ from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.data.columns import in_fitted_order
 from pdcc.data.degrees import weighed
 from pdcc.data.pairs import PairData
+from pdcc.data.reading import ReadAnswers
 from pdcc.validation import check_features
 
 
@@ -34,7 +35,7 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,
@@ -45,7 +46,7 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def fit_predict(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,
@@ -57,7 +58,7 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def score(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,
@@ -83,7 +84,7 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,
@@ -127,7 +128,7 @@ class MembershipOutput(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # ty
     def fit_transform(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,

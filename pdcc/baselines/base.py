@@ -12,6 +12,7 @@ from pdcc.auto.initialise import scaled_start
 from pdcc.baselines.rates import rates_nll, two_rates
 from pdcc.data.answers import PairAnswers
 from pdcc.data.pairs import PairData
+from pdcc.data.reading import ReadAnswers
 from pdcc.data.scaling import SCALES, Scaler
 from pdcc.errors import PairDataError
 from pdcc.pair_input import PairInput
@@ -39,7 +40,7 @@ class PairClusterer(PairInput):
     def fit(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,

@@ -1,6 +1,7 @@
 """PairData: the one validated form of features and answered pairs, and the ways to get there."""
 
 import hashlib
+import logging
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
@@ -12,10 +13,15 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pdcc.arrays import Bools, Features, Float32, Floats, Ints
-from pdcc.data.answers import PairAnswers, as_answers, renumber
+from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.data.columns import column_names
+from pdcc.data.io import read_features
+from pdcc.data.names import renumber
+from pdcc.data.reading import ReadAnswers, read_answers
 from pdcc.errors import PairDataError
 from pdcc.validation import check_both_kinds, check_features
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -60,7 +66,7 @@ class PairData:
     def from_arrays(
         cls,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,
@@ -92,17 +98,25 @@ class PairData:
         return cls(features=features, feature_names=column_names(X), **own)
 
     @classmethod
-    def from_frame(cls, X: Features, frame: pd.DataFrame, *, item_ids: Collection[Any] | None = None) -> "PairData":
-        """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator."""
-        return cls.from_arrays(X, frame, item_ids=item_ids)
+    def from_frame(
+        cls, X: Features, frame: pd.DataFrame, *, item_ids: Collection[Any] | None = None, soft: bool = False
+    ) -> "PairData":
+        """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator and weight."""
+        return cls.from_arrays(X, frame, item_ids=item_ids, soft=soft)
 
     @classmethod
-    def read(cls, features: str | Path, pairs: str | Path, *, id_column: str | None = None) -> "PairData":
-        """Read features (.npy, .npz, .csv, .parquet) and pairs (.csv, .parquet); ``id_column`` names items in a feature table."""
-        from pdcc.data.io import read_features, read_table
+    def read(
+        cls, features: str | Path, pairs: str | Path, *, id_column: str | None = None, **reading: Any
+    ) -> "PairData":
+        """Read features (.npy, .npz, .csv, .parquet) and answers; ``id_column`` names items in a feature table.
 
+        ``reading``: options of ``read_answers``, whose notes are logged.
+        """
         X, ids = read_features(features, id_column=id_column)
-        return cls.from_frame(X, read_table(pairs), item_ids=ids)
+        read = read_answers(pairs, item_ids=ids, **reading)
+        for note in read.notes:
+            logger.info(note)
+        return cls.from_arrays(X, read, item_ids=ids)
 
     def subset(self, index: NDArray[Any]) -> "PairData":
         """The same items with only the pairs ``index`` (numbers or a mask)."""
