@@ -19,7 +19,7 @@ def fit(
     pairs: Annotated[
         Path,
         typer.Argument(
-            help="Answers: .csv or .parquet with columns i, j, similar (0/1, -1/1 or true/false) and optionally annotator."
+            help="Answers: .csv, .tsv, .parquet or .json, with columns i, j, similar (yes/no, same/different, 0/1, -1/1 ...) and optionally annotator and weight; or what another tool wrote (docs/answers.md)."
         ),
     ],
     clusters: Annotated[str, typer.Option("--clusters", "-k", help="Number of clusters, or auto.")],
@@ -36,6 +36,29 @@ def fit(
     n_init: Annotated[int, typer.Option(help="Restarts; the one that predicts held-out answers best is kept.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     id_column: IdColumn = None,
+    form: Annotated[
+        str,
+        typer.Option("--format", help="Who wrote PAIRS: auto, csv, dedupe, splink, durel, crowdkit or labelstudio."),
+    ] = "auto",
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Which columns of PAIRS are which: i=left,j=right,similar=answer,annotator=who,weight=w."),
+    ] = None,
+    soft: Annotated[
+        bool, typer.Option("--soft", help="Take numbers as degrees: probabilities from 0 to 1, or grades from 1 to 4.")
+    ] = False,
+    unsure: Annotated[
+        str, typer.Option(help="Answers without an opinion: drop (out of the likelihood) or half (as 0.5 each).")
+    ] = "drop",
+    id_field: Annotated[
+        str | None, typer.Option(help="The field of dedupe's records that names the item (default: --id-column).")
+    ] = None,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave out rows that cannot be read, and list them.")
+    ] = False,
+    max_pairs: Annotated[
+        int | None, typer.Option(help="Of crowdkit's labels, draw at most so many pairs (50000).")
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted run (or begin one).")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is already there.")] = False,
 ) -> None:
@@ -43,7 +66,9 @@ def fit(
 
     Example: pdcc fit features.npy pairs.csv -k 10 -o run
     """
+    from pdcc.data.io import read_features
     from pdcc.data.pairs import PairData
+    from pdcc.data.reading import read_answers
     from pdcc.estimator import VolMaxDCC
     from pdcc.storage import run as runs
     from pdcc.storage.files import RUN_FILE
@@ -54,25 +79,48 @@ def fit(
         "scale": None if scale == "none" else scale, "init": init, "n_init": n_init, "device": device,
     }  # fmt: skip
     estimator = VolMaxDCC(**params)
-    data = PairData.read(features, pairs, id_column=id_column)
+    X, ids = read_features(features, id_column=id_column)
+    usual = {
+        "format": "auto",
+        "columns": None,
+        "soft": False,
+        "unsure": "drop",
+        "id_field": None,
+        "skip_unreadable": False,
+    }
+    given = {"format": form, "columns": columns, "soft": soft, "unsure": unsure, "id_field": id_field}
+    given |= {"skip_unreadable": skip_unreadable, "max_pairs": max_pairs}
+    reading: dict[str, Any] = {k: v for k, v in given.items() if v != usual.get(k)}
+    options = {"id_field": id_column, **reading}
+    read = read_answers(pairs, item_ids=ids, random_state=seed, **options)
+    for note in read.notes:
+        logging.getLogger(__name__).info(note)
+    data = PairData.from_arrays(X, read, item_ids=ids)
     estimator.check(data.n_items)
-    for given in (features, pairs):
-        if given.resolve().parent == output.resolve() and RUN_FILE.fullmatch(given.resolve().name):
+    for file in (features, pairs):
+        if file.resolve().parent == output.resolve() and RUN_FILE.fullmatch(file.resolve().name):
             raise ValueError(
-                f"{given}: expected data that stay, found a file of the run that is to be replaced. Copy it elsewhere first."
+                f"{file}: expected data that stay, found a file of the run that is to be replaced. Copy it elsewhere first."
             )
-    source = runs.Source.of(features, pairs, id_column)
+    source = runs.Source.of(features, pairs, id_column, reading)
     with claimed(output):
         if not runs.begin(output, source, params, resume=resume, overwrite=overwrite):
             say(f"{output}: this run had already finished.")
             return
         estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
-        runs.finish(output, *estimator.described(), data, source, params)
+        runs.finish(output, *estimator.described(), data, source, params, read=read)
     named = "" if id_column is None else f" --id-column {id_column}"
     if estimator.selection_ is not None:
         say(estimator.selection_.reason)
     say(str(estimator.report_))
-    say(f"{len(data)} answers about {data.n_items} items ({data.self_pairs} self-pairs dropped). {estimator.message_}")
+    left = [
+        (data.self_pairs, "self-pairs dropped"),
+        (data.weightless, "of weight 0"),
+        (len(read.unreadable), "unreadable"),
+    ]
+    left += [(len(read.unsure), "unsure" if unsure == "drop" else "unsure, each as 0.5")]
+    more = ", ".join(f"{n} {what}" for n, what in left if n or what == "self-pairs dropped")
+    say(f"{len(data)} answers about {data.n_items} items ({more}). {estimator.message_}")
     say(f"Run kept in {output}. Memberships of any items: pdcc predict {output} {features} -o memberships.csv{named}")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pdcc.data.formats import (
     KNOWN,
@@ -91,7 +92,7 @@ def read_answers(
         columns: which columns are i, j, similar, annotator and weight: a mapping, or "i=left,j=right,similar=answer".
         soft: take numbers as degrees, from 0 to 1 or grades from 1 to 4. unsure: "drop" leaves answers without an opinion out of the
             likelihood, "half" makes each a soft answer of 0.5.
-        id_field: dedupe's: the field of the records that names the item. item_ids: (N,) what the items are called, to match names by how they
+        id_field: dedupe's: the field of the records that names the item (the id column's name will do). item_ids: (N,) what the items are called, to match names by how they
             are written.
         skip_unreadable: leave out rows that cannot be read, and list them; else they are an error.
         max_pairs, random_state: crowdkit's: at most so many pairs, drawn with that seed.
@@ -128,15 +129,15 @@ def read_answers(
     frame = _frame(found, parts, said, good, item_ids)
     frame.insert(0, "row", [found.rows[k] for k in good])
     without = np.array([said[answers[k]].unsure for k in good], dtype=bool)
+    # Some tools write a question that nobody was shown as a row without an answer and an annotator.
+    asked = ~without | frame["annotator"].notna().to_numpy() if "annotator" in frame else np.ones(len(good), dtype=bool)
     aside = frame[without].assign(similar=[answers[k] for k, none in zip(good, without, strict=True) if none])
-    if len(aside):
-        fate = "kept out of the likelihood" if unsure == "drop" else "each taken as 0.5"
-        some = "1 answer is" if len(aside) == 1 else f"{len(aside)} answers are"
-        notes.append(f"{some} {counted(aside['similar'])}: {fate}.")
+    notes += _told(aside[asked[without]]["similar"].tolist(), int((~asked).sum()), unsure)
     if bad:
         notes.append(f"{len(bad)} of {n_rows} rows cannot be read and were left out: {_listed(bad)}.")
-    by_degrees = scale is not Scale.PLAIN or (unsure == "half" and len(aside) > 0)
-    kept = frame.drop(columns="row") if unsure == "half" else frame.drop(columns="row")[~without]
+    taken = asked if unsure == "half" else ~without
+    kept = frame.drop(columns="row")[taken]
+    by_degrees = scale is not Scale.PLAIN or bool(without[taken].any())
     kept = kept.assign(similar=kept["similar"].fillna(0.5) if by_degrees else kept["similar"] == 1)
     listing = pd.DataFrame({"row": [one.row for one in bad], "found": [one.found for one in bad]})
     return ReadAnswers(
@@ -173,9 +174,8 @@ def _rows(
     most: int,
     seed: int,
 ) -> Rows:
-    if isinstance(body, Table) == (kind == "dedupe") or (
-        not isinstance(body, Table) and kind not in ("dedupe", "labelstudio")
-    ):
+    fits = kind != "dedupe" if isinstance(body, Table) else kind in ("dedupe", "labelstudio")
+    if not fits:
         raise PairDataError(
             "format",
             f"what {kind} writes",
@@ -197,10 +197,11 @@ def _troubles(parts: dict[str, list[str]], said: dict[str, Said], found: Rows) -
     """Rows with a cell that cannot be used, and which."""
     out = []
     for k, row in enumerate(found.rows):
-        wrong = [f"{name}: an empty cell" for name in ("i", "j", "annotator") if name in parts and not parts[name][k]]
-        trouble = said[parts["similar"][k]].trouble
-        if trouble is not None:
-            wrong.append(f"similar: {parts['similar'][k]!r:.60}, {trouble}")
+        answer = said[parts["similar"][k]]
+        needed = ("i", "j") if answer.unsure else ("i", "j", "annotator")
+        wrong = [f"{name}: an empty cell" for name in needed if name in parts and not parts[name][k]]
+        if answer.trouble is not None:
+            wrong.append(f"similar: {parts['similar'][k]!r:.60}, {answer.trouble}")
         if "weight" in parts:
             number = number_of(parts["weight"][k], comma=found.comma)
             if number is None or number < 0:
@@ -208,6 +209,19 @@ def _troubles(parts: dict[str, list[str]], said: dict[str, Said], found: Rows) -
         if wrong:
             out.append(Unreadable(row, "; ".join(wrong)))
     return out
+
+
+def _told(without: list[str], unasked: int, unsure: str) -> list[str]:
+    """What is said of answers without an opinion, and of questions that nobody answered."""
+    notes = []
+    if without:
+        fate = "kept out of the likelihood" if unsure == "drop" else "each taken as 0.5"
+        notes.append(
+            f"{'1 answer is' if len(without) == 1 else f'{len(without)} answers are'} {counted(without)}: {fate}."
+        )
+    if unasked:
+        notes.append(f"{unasked} row(s) with neither an answer nor an annotator: kept out of the likelihood.")
+    return notes
 
 
 def _listed(bad: list[Unreadable]) -> str:
@@ -234,14 +248,14 @@ def _frame(
     degrees = np.array([said[parts["similar"][k]].degree for k in good], dtype=np.float64)
     table: dict[str, Any] = {"i": ends[: len(good)], "j": ends[len(good) :], "similar": degrees}
     if "annotator" in raw:
-        table["annotator"] = _column([parts["annotator"][k] for k in good], canonical=True)
+        table["annotator"] = _annotators([parts["annotator"][k] for k in good])
     if "weight" in raw:
         weights = [number_of(parts["weight"][k], comma=found.comma) for k in good]
         table["weight"] = np.array(weights, dtype=np.float64)
     return pd.DataFrame(table)
 
 
-def _items(values: list[Any], item_ids: Collection[Any] | None) -> "pd.Series[Any]":
+def _items(values: list[Any], item_ids: Collection[Any] | None) -> NDArray[Any]:
     """Both ends of all pairs: ids as ``item_ids`` has them where they are written alike, else whole numbers where all are, else text."""
     texts = [text_of(value) for value in values]
     if item_ids is None:
@@ -252,15 +266,25 @@ def _items(values: list[Any], item_ids: Collection[Any] | None) -> "pd.Series[An
     for text in texts:
         number = int(text) if WHOLE.fullmatch(text) else None
         out.append(by_text.get(text, number if number in numbers else text))
-    return pd.Series(out, dtype=object)
+    return _objects(out)
 
 
-def _column(texts: list[str], *, canonical: bool = False) -> "pd.Series[Any]":
-    """Whole numbers where all of them are (with ``canonical``, written as they usually are), numbers where all are, else text."""
-    if all(WHOLE.fullmatch(text) for text in texts) and not (
-        canonical and any(str(int(text)) != text for text in texts)
-    ):
-        return pd.Series([int(text) for text in texts], dtype=np.int64)
-    if not canonical and all(number_of(text, comma=False) is not None for text in texts):
-        return pd.Series([float(text) for text in texts], dtype=np.float64)
-    return pd.Series(texts, dtype=object)
+def _column(texts: list[str]) -> NDArray[Any]:
+    """Whole numbers where all of them are, numbers where all are, else text."""
+    if all(WHOLE.fullmatch(text) for text in texts):
+        return np.array([int(text) for text in texts], dtype=np.int64)
+    if all(number_of(text, comma=False) is not None for text in texts):
+        return np.array([float(text) for text in texts])
+    return _objects(texts)
+
+
+def _annotators(texts: list[str]) -> NDArray[Any]:
+    """Names as they are written; whole numbers where all of them are and are written as usual. None for an empty one."""
+    numbers = all(WHOLE.fullmatch(text) and str(int(text)) == text for text in texts if text)
+    return _objects([None if not text else int(text) if numbers else text for text in texts])
+
+
+def _objects(values: list[Any]) -> NDArray[Any]:
+    out = np.empty(len(values), dtype=object)
+    out[:] = values
+    return out
