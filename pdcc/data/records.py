@@ -93,7 +93,7 @@ def from_label_studio(body: Any, columns: Mapping[str, str]) -> Rows:
                 rows.append(row)
             row += 1
     if alone:
-        notes.append(f"{alone} tasks have no annotation.")
+        notes.append(f"{alone} task(s) without an annotation.")
     if not any(text_of(by) for by in parts["annotator"]):
         del parts["annotator"]
     return Rows(parts, rows, bad, notes)
