@@ -23,8 +23,10 @@ from pdcc.auto.n_clusters import choose_n_clusters
 from pdcc.auto.rules import Selection
 from pdcc.auto.search import Preparation
 from pdcc.auto.signals import standard_error
+from pdcc.data.answers import PairAnswers
 from pdcc.data.degrees import nats, weighed
 from pdcc.data.pairs import PairData
+from pdcc.data.reading import ReadAnswers
 from pdcc.data.splits import FEWEST_ANNOTATORS, HeldOut, split
 from pdcc.validation import check_count, check_number, seed_of, show_progress
 
@@ -53,7 +55,7 @@ class PairEstimator(Protocol):
 
 def select_volume(
     X: ArrayLike,
-    pairs: ArrayLike,
+    pairs: ArrayLike | PairAnswers | ReadAnswers,
     similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
     *,
@@ -77,7 +79,7 @@ def select_volume(
 
 def select_dropout(
     X: ArrayLike,
-    pairs: ArrayLike,
+    pairs: ArrayLike | PairAnswers | ReadAnswers,
     similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
     *,
@@ -97,7 +99,7 @@ def select_dropout(
 
 def select_n_clusters(
     X: ArrayLike,
-    pairs: ArrayLike,
+    pairs: ArrayLike | PairAnswers | ReadAnswers,
     similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
     *,
@@ -134,7 +136,7 @@ class _Compared:
 
 
 def _compare(
-    X: ArrayLike, pairs: ArrayLike, similar: ArrayLike | None, annotators: ArrayLike | None, estimator: PairEstimator,
+    X: ArrayLike, pairs: ArrayLike | PairAnswers | ReadAnswers, similar: ArrayLike | None, annotators: ArrayLike | None, estimator: PairEstimator,
     parameter: str, values: list[Any], n_restarts: int, random_state: RandomState, progress: bool | None,
 ) -> _Compared:  # fmt: skip
     data = PairData.from_arrays(X, pairs, similar, annotators)

@@ -88,7 +88,7 @@ def fit(
         "id_field": None,
         "skip_unreadable": False,
     }
-    given = {"format": form, "columns": columns, "soft": soft, "unsure": unsure, "id_field": id_field}
+    given: dict[str, Any] = {"format": form, "columns": columns, "soft": soft, "unsure": unsure, "id_field": id_field}
     given |= {"skip_unreadable": skip_unreadable, "max_pairs": max_pairs}
     reading: dict[str, Any] = {k: v for k, v in given.items() if v != usual.get(k)}
     options = {"id_field": id_column, **reading}

@@ -180,7 +180,8 @@ def as_answers(
                 what = f"none beside a {type(pairs).__name__} that has its own"
                 raise PairDataError(name, what, f"{type(value).__name__}", f"Leave {name} out.")
     if isinstance(pairs, ReadAnswers):
-        pairs, soft = pairs.frame, pairs.soft
+        soft = pairs.soft
+        pairs = pairs.frame
     if isinstance(pairs, PairAnswers):
         if pairs.n_items != n_items:
             raise PairDataError(

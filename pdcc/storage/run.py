@@ -151,13 +151,16 @@ def read_data(run: Path, features: Path | None = None) -> PairData:
         )
     X, ids = read_features(path, id_column=id_column)
     stored, meta = load_state(answers)
+    more = {name: stored[name].numpy() if name in stored else None for name in ("annotator", "soft", "weight")}
     # As they were fitted, codes of annotators included: the held-out annotators are drawn by their codes.
     return PairData(
         features=check_features(X),
         i=stored["i"].numpy(),
         j=stored["j"].numpy(),
         similar=stored["similar"].numpy(),
-        **{name: stored[name].numpy() for name in ("annotator", "soft", "weight") if name in stored},
+        annotator=more["annotator"],
+        soft=more["soft"],
+        weight=more["weight"],
         annotator_names=tuple(meta["annotator_names"]),
         item_ids=ids,
         feature_names=column_names(X),
