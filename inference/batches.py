@@ -12,7 +12,7 @@ from pdcc.models.annotation import PairBatch
 class PairTensors:
     """N items and M answered pairs as tensors on one device.
 
-    x (N, d) features; i, j (M,) row numbers; similar (M,) 1.0 or 0.0; annotator (M,) their numbers,
+    x (N, d) features; i, j (M,) row numbers; similar (M,) 1.0 or 0.0, or a probability; annotator (M,) their numbers,
     and weight (M,) how much each answer counts, or None.
     """
 
@@ -25,6 +25,17 @@ class PairTensors:
 
     def __len__(self) -> int:
         return len(self.i)
+
+    @property
+    def total_weight(self) -> float:
+        """How much all answers count together; M where each counts once."""
+        return float(len(self)) if self.weight is None else float(self.weight.double().sum())
+
+    def mean(self, values: Tensor) -> Tensor:
+        """Mean of values (..., M) of the answers, weighted as they are."""
+        if self.weight is None:
+            return values.mean(-1)
+        return (values * self.weight).sum(-1) / self.weight.sum()
 
     def to(self, device: torch.device) -> "PairTensors":
         """The same pairs on another device."""

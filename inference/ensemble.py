@@ -92,11 +92,14 @@ class Members:
 
 
 def bootstrap_weights(pairs: PairTensors, reweight: str, generator: torch.Generator | None = None) -> Tensor:
-    """Exponential(1) weights of the M answers, or products of their items' ("items"), of mean 1: a Bayesian bootstrap, (M,)."""
+    """Exponential(1) weights of the M answers, or products of their items' ("items"), of mean 1, times their own where they have any: a Bayesian bootstrap, (M,)."""
     n = len(pairs) if reweight == "pairs" else len(pairs.x)
     drawn = torch.empty(n).exponential_(generator=generator).to(pairs.x)
     weight = drawn if reweight == "pairs" else drawn[pairs.i] * drawn[pairs.j]
-    return weight / weight.mean()
+    if pairs.weight is None:
+        return weight / weight.mean()
+    weight = weight * pairs.weight
+    return weight * (pairs.weight.mean() / weight.mean())
 
 
 class Stack:
@@ -160,7 +163,7 @@ class Stack:
 
     def losses(self, index: Tensor, weight: Tensor, volume: Tensor) -> Tensor:
         """Each member's objective, per answer, on the pairs numbered ``index`` (b,); weight (R, M), volume (R,)."""
-        pairs, like, M = self.pairs, self.like, len(self.pairs)
+        pairs, like, M = self.pairs, self.like, self.pairs.total_weight
         rows = torch.cat([pairs.i[index], pairs.j[index]])
         F = torch.softmax(_logits(self.layers, pairs.x[rows], self.dropout), -1)
         left, right = F.chunk(2, dim=1)
@@ -190,7 +193,7 @@ class Stack:
         F = torch.softmax(_logits(self.layers, pairs.x[rows]), -1)
         i, j = where.chunk(2)
         annotator = None if self.annotators is None else pairs.annotator
-        return answer_nll(answer_logits(F[:, i], F[:, j], self.agreement(), annotator), pairs.similar).mean(1)
+        return pairs.mean(answer_nll(answer_logits(F[:, i], F[:, j], self.agreement(), annotator), pairs.similar))
 
 
 def fit_ensemble(
@@ -254,11 +257,14 @@ def fit_ensemble(
 
 
 def _weights(pairs: PairTensors, n_members: int, reweight: str | None) -> Tensor:
-    """Weights of the answers for every member, (R, M)."""
+    """Weights of the answers for every member, (R, M), each of mean 1: the loss is per answer, or per unit of their own weights."""
     if reweight is None:
-        return pairs.x.new_ones(n_members, len(pairs))
-    drawn = torch.empty(n_members, len(pairs) if reweight == "pairs" else len(pairs.x)).exponential_().to(pairs.x)
-    weight = drawn if reweight == "pairs" else drawn[:, pairs.i] * drawn[:, pairs.j]
+        weight = pairs.x.new_ones(n_members, len(pairs))
+    else:
+        drawn = torch.empty(n_members, len(pairs) if reweight == "pairs" else len(pairs.x)).exponential_().to(pairs.x)
+        weight = drawn if reweight == "pairs" else drawn[:, pairs.i] * drawn[:, pairs.j]
+    if pairs.weight is not None:
+        weight = weight * pairs.weight
     return weight / weight.mean(1, keepdim=True)
 
 

@@ -21,7 +21,7 @@ ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True)
 class Probe:
-    """How a state does on a set of pairs: mean negative log-likelihood, and the volume of the items they touch.
+    """How a state does on a set of pairs: mean negative log-likelihood (weighted, where answers are), and the volume of the items they touch.
 
     The smallest eigenvalue is that of the items' Gram, or inf where there are fewer of them than clusters.
     """
@@ -89,7 +89,7 @@ def probe(model: PyroModule, guide: PyroModule, pairs: PairTensors) -> Probe:
     rows, where = torch.unique(torch.cat([pairs.i, pairs.j]), return_inverse=True)
     F = memberships(model, pairs.x[rows])
     i, j = where.chunk(2)
-    nll = pair_nll(F, pair_agreement(model, guide, pairs), PairTensors(F, i, j, pairs.similar)).mean()
+    nll = pairs.mean(pair_nll(F, pair_agreement(model, guide, pairs), PairTensors(F, i, j, pairs.similar)))
     gram = F.double().mT @ F.double() / len(F)
     smallest = torch.linalg.eigvalsh(torch.nan_to_num(gram))[0]
     values = torch.stack([nll.double(), log_volume(F), smallest]).tolist()

@@ -111,7 +111,7 @@ def fit(
             parts = index_batches(order, config.batch_size, least=2 * model.membership.n_clusters)
             for index in parts[run.step :]:
                 batch = pairs.batch(index, exact_volume=config.exact_volume)
-                run.total += descend(run.optimizer, negative_elbo(model, guide, batch) / len(pairs))
+                run.total += descend(run.optimizer, negative_elbo(model, guide, batch) / pairs.total_weight)
                 run.step += 1
                 run.steps += 1
                 if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:

@@ -8,10 +8,17 @@ import pyro
 import pyro.distributions as dist
 import torch
 from torch import Tensor, nn
+from torch.distributions import constraints
 
 from pdcc.models.membership import Membership
 from pdcc.models.modules import Module, stacked
 from pdcc.models.objective import similar_logits, taken_for, volume_factor
+
+
+class GradedBernoulli(dist.Bernoulli):  # type: ignore[misc]
+    """Bernoulli that may be observed in between: a value y of [0, 1] has density y log p + (1 - y) log(1 - p)."""
+
+    support = constraints.unit_interval
 
 
 @dataclass(frozen=True)
@@ -19,7 +26,7 @@ class PairBatch:
     """What the model is shown in one step: b pairs, all tensors on one device.
 
     x: items at the 2b endpoints, (2b, d) or (2b, ...), the b first endpoints and then the b second ones.
-    similar: answers, (b,), 1.0 similar or 0.0 different; None: not known, the model then draws them.
+    similar: answers, (b,), 1.0 similar, 0.0 different, or a probability in between; None: not known, the model then draws them.
     index: which of the M pairs these are, (b,).
     rows: which of the N items the endpoints are, (2b,).
     x_all: all N items where the volume is to be exact, else None (it is then estimated from x).
@@ -46,11 +53,12 @@ class AnnotationModel(Module):
         confusion: a module whose ``forward()`` or ``forward(batch)`` returns B = A'A, (K, K), or one for each pair, (b, K, K).
         n_pairs: M, the number of pairs the batches come from.
         volume: lambda, the weight of logdet(F'F).
+        total_weight: W, how much all M answers count together; None: M.
         partition: optionally, one unsupervised label per item, (N,) integers below K: one more noisy annotator.
         partition_weight: its weight against the pairs; 0 leaves it out.
         name: put before the names of param sites; two programs with parameters of one name share them in Pyro's store.
 
-    For a batch that holds all M pairs, ``log joint = -M objective - M volume K log N + log prior`` where
+    For a batch that holds all M pairs, ``log joint = -W objective - W volume K log N + log prior`` where
     objective is the paper's eq. 13 (plus ``partition_weight`` times the mean cross-entropy of the labels).
 
     Examples:
@@ -71,6 +79,7 @@ class AnnotationModel(Module):
         *,
         n_pairs: int,
         volume: float = 0.0,
+        total_weight: float | None = None,
         partition: Tensor | None = None,
         partition_weight: float = 0.0,
         name: str = "",
@@ -79,6 +88,7 @@ class AnnotationModel(Module):
         self.membership = membership
         self.confusion = confusion
         self.n_pairs = n_pairs
+        self.total_weight = float(n_pairs if total_weight is None else total_weight)
         self.volume = volume
         self.partition_weight = partition_weight if partition is not None else 0.0
         self.confusion_takes_batch = bool(inspect.signature(confusion.forward).parameters)
@@ -100,10 +110,11 @@ class AnnotationModel(Module):
 
         counts = contextlib.nullcontext() if batch.weight is None else pyro.poutine.scale(scale=batch.weight)
         with pyro.plate("pairs", self.n_pairs, subsample=batch.index), counts:
-            pyro.sample("similar", dist.Bernoulli(logits=logits), obs=batch.similar)
+            answer = dist.Bernoulli if batch.similar is None else GradedBernoulli  # nobody draws an answer in between
+            pyro.sample("similar", answer(logits=logits), obs=batch.similar)
 
         # Outside the plate: a minibatch scales the likelihood by M/b and the volume not at all.
-        pyro.factor("volume", volume_factor(counted, self.n_pairs, self.volume))
+        pyro.factor("volume", volume_factor(counted, self.total_weight, self.volume))
 
         if self.partition_weight > 0:
             self._unsupervised_annotator(f, batch.rows)
@@ -118,13 +129,13 @@ class AnnotationModel(Module):
         """z_n ~ Categorical(C m_n), C[observed, true] column-stochastic: a partition made without answers.
 
         Its labels are a function of the features, not independent draws given m_n, so they are tempered:
-        together they weigh M * partition_weight, whatever N is.
+        together they weigh W * partition_weight, whatever N is.
         """
         drawn = pyro.sample("partition_columns", dist.Dirichlet(self.partition_concentration).to_event(1))
         columns = drawn if drawn.ndim == 2 else stacked(drawn).squeeze(-3)
         n_items = len(self.partition)
         with (
             pyro.plate("items", n_items, subsample=rows),
-            pyro.poutine.scale(scale=self.n_pairs * self.partition_weight / n_items),
+            pyro.poutine.scale(scale=self.total_weight * self.partition_weight / n_items),
         ):
             pyro.sample("partition", dist.Categorical(probs=taken_for(f, columns)), obs=self.partition[rows])

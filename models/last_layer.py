@@ -31,7 +31,7 @@ class LastLayerModel(AnnotationModel):
         fitted: the trained model whose confusion form and partition this one has.
         n_basis: width r of the fixed basis G (N, r), see ``basis``.
         scale: standard deviation of the prior of every entry of w (r, K).
-        n_pairs: M.
+        n_pairs, total_weight: M, and how much all answers count together (None: M).
         fixed: w (r, K), to leave the memberships at a known value: then only the confusion is uncertain.
         confusion: what stands in for the fitted one, see ``uncertain_confusion``.
         volume: weight of the volume term; without one this is a posterior, with one a regularised (Gibbs) one.
@@ -47,6 +47,7 @@ class LastLayerModel(AnnotationModel):
         n_pairs: int,
         confusion: Confusion,
         fixed: Tensor | None = None,
+        total_weight: float | None = None,
         *,
         volume: float = 0.0,
     ):
@@ -59,6 +60,7 @@ class LastLayerModel(AnnotationModel):
             confusion,
             n_pairs=n_pairs,
             volume=volume,
+            total_weight=total_weight,
             partition=labels,
             partition_weight=fitted.partition_weight,
         )

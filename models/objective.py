@@ -39,11 +39,11 @@ def answer_nll(logits: Tensor, similar: Tensor) -> Tensor:
     return binary_cross_entropy_with_logits(logits, similar.to(logits).expand_as(logits), reduction="none")
 
 
-def volume_factor(memberships: Tensor, n_pairs: int, volume: float) -> Tensor:
-    """M lambda logdet(F'F / n) for memberships F (..., n, K), in F's precision; 0 without a volume."""
+def volume_factor(memberships: Tensor, total_weight: float, volume: float) -> Tensor:
+    """W lambda logdet(F'F / n) for memberships F (..., n, K), in F's precision; 0 without a volume."""
     if volume == 0:
         return memberships.new_zeros(memberships.shape[:-2])
-    return (n_pairs * volume * log_volume(memberships)).to(memberships)
+    return (total_weight * volume * log_volume(memberships)).to(memberships)
 
 
 def taken_for(memberships: Tensor, columns: Tensor) -> Tensor:

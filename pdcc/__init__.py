@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from pdcc.auto.sweep import select_dropout, select_n_clusters, select_volume
     from pdcc.data.answers import PairAnswers
     from pdcc.data.pairs import PairData
+    from pdcc.data.reading import ReadAnswers, read_answers
     from pdcc.errors import ArtifactError, PairDataError
     from pdcc.estimator import VanillaDCC, VolMaxDCC
     from pdcc.fitted import Fitted
@@ -23,6 +24,7 @@ _HOMES = {
     "PairAnswers": "pdcc.data.answers",
     "PairData": "pdcc.data.pairs",
     "PairDataError": "pdcc.errors",
+    "ReadAnswers": "pdcc.data.reading",
     "SSCResult": "pdcc.identifiability.ssc",
     "Selection": "pdcc.auto.rules",
     "VanillaDCC": "pdcc.estimator",
@@ -31,6 +33,7 @@ _HOMES = {
     "datasets": "",
     "diagnose": "pdcc.identifiability.diagnose",
     "metrics": "",
+    "read_answers": "pdcc.data.reading",
     "select_dropout": "pdcc.auto.sweep",
     "select_n_clusters": "pdcc.auto.sweep",
     "select_volume": "pdcc.auto.sweep",
@@ -43,6 +46,7 @@ __all__ = [
     "PairAnswers",
     "PairData",
     "PairDataError",
+    "ReadAnswers",
     "SSCResult",
     "Selection",
     "VanillaDCC",
@@ -52,6 +56,7 @@ __all__ = [
     "datasets",
     "diagnose",
     "metrics",
+    "read_answers",
     "select_dropout",
     "select_n_clusters",
     "select_volume",

@@ -15,11 +15,13 @@ from pdcc.arrays import Features, Float64, Floats, Ints, RandomState
 from pdcc.auto.n_clusters import choose_n_clusters
 from pdcc.auto.rules import Selection
 from pdcc.auto.search import Preparation, prepare, search
-from pdcc.data.answers import PairAnswers, as_answers, check_annotators, pair_rows, renumber
+from pdcc.data.answers import PairAnswers, as_answers, pair_rows
+from pdcc.data.names import check_annotators, renumber
 from pdcc.data.pairs import PairData
+from pdcc.data.reading import ReadAnswers
 from pdcc.errors import ArtifactError
 from pdcc.fitted import Fitted, logger
-from pdcc.inference import memberships, pair_nll
+from pdcc.inference import PairTensors, memberships, pair_nll
 from pdcc.models import CONFUSIONS, log_volume, similar_logits
 from pdcc.pair_input import MembershipOutput, PairInput
 from pdcc.storage.files import as_path
@@ -93,17 +95,22 @@ class PairEstimator(MembershipOutput, PairInput):
     def fit(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
     ) -> Self:
         """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, who answered (M,).
 
-        Or to X and y, a ``PairAnswers`` of length N or a table with the columns i, j, similar and optionally annotator. Where X is
+        similar: bool, {0, 1} or {-1, +1}; with ``soft``, probabilities that a pair is similar. weights (M,): how much each answer
+        counts; one of weight 2 is as good as the same answer twice. Or fit to X and y: a ``PairAnswers`` of length N, what
+        ``read_answers`` returns, or a table with the columns i, j, similar and optionally annotator and weight. Where X is
         a DataFrame, pairs of anything but whole numbers are looked up in its index. X may be sparse if its dense form fits in
         memory, and, with a ``network`` of your own, an array or tensor of any shape with items first, such as (N, C, H, W).
         """
-        return self.fit_data(PairData.from_arrays(X, pairs, similar, annotators, any_shape=self.network is not None))
+        any_shape = self.network is not None
+        return self.fit_data(PairData.from_arrays(X, pairs, similar, annotators, weights, soft, any_shape=any_shape))
 
     def fit_data(self, data: PairData, *, checkpoints: Path | None = None, prepared: Preparation | None = None) -> Self:
         """Fit to checked pairs. With a directory ``checkpoints``, an interrupted fit goes on from where it was.
@@ -179,31 +186,35 @@ class PairEstimator(MembershipOutput, PairInput):
     def objective(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
     ) -> float:
-        """Paper eq. 13 at the fitted parameters, over all of X and all pairs: mean NLL - volume * logdet(F'F)."""
-        nll, F = self._answered(self._checked(X, pairs, similar, annotators))
+        """Paper eq. 13 at the fitted parameters, over all of X and all pairs: mean NLL (weighted, where answers are) - volume * logdet(F'F)."""
+        asked, nll, F = self._answered(self._checked(X, pairs, similar, annotators, weights, soft))
         volume = self.report_.chosen.volume
-        mean = nll.mean()
+        mean = asked.mean(nll)
         return float(mean - volume * (log_volume(F) + F.shape[1] * np.log(len(F)))) if volume else float(mean)
 
     def _nll(self, data: PairData) -> Float64:
-        return np.asarray(self._answered(data)[0].cpu().numpy())
+        return np.asarray(self._answered(data)[1].cpu().numpy())
 
-    def _answered(self, data: PairData) -> tuple[torch.Tensor, torch.Tensor]:
-        """Negative log-likelihood (M,) of each answer, and memberships (n, K), in float64."""
+    def _answered(self, data: PairData) -> tuple[PairTensors, torch.Tensor, torch.Tensor]:
+        """The answers, the negative log-likelihood (M,) of each, and memberships (n, K), in float64."""
         asked = tensors(self.fitted_.known(data), self.fitted_.scaled(data.features))
         F = memberships(self.model_, asked.x).double()
-        return pair_nll(F, self.fitted_.pair_agreement(asked).double(), asked), F
+        return asked, pair_nll(F, self.fitted_.pair_agreement(asked).double(), asked), F
 
     def posterior(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
         *,
         method: str = "svi",
         draws: int | None = None,
@@ -231,7 +242,7 @@ class PairEstimator(MembershipOutput, PairInput):
         from pdcc.posterior.sample import sample
         from pdcc.posterior.squeeze import identified_set
 
-        data = self._checked(X, pairs, similar, annotators)
+        data = self._checked(X, pairs, similar, annotators, weights, soft)
         how = SampleConfig.of(method=method, draws=draws, chains=chains, seed=random_state, **options)
         drawn = sample(self.fitted_, data, how, progress=show_progress(self.progress))
         B = self.fitted_.agreement.double().cpu().numpy()
@@ -241,15 +252,17 @@ class PairEstimator(MembershipOutput, PairInput):
     def diagnose(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
         **options: Any,
     ) -> "Diagnosis":
         """How right are the labels, what is settled, and are soft memberships determined? See ``pdcc.diagnose`` for the options."""
         from pdcc.identifiability.diagnose import diagnose
 
-        data = self._checked(X, pairs, similar, annotators)
+        data = self._checked(X, pairs, similar, annotators, weights, soft)
         return diagnose(self.fitted_, data, progress=show_progress(self.progress), **options)
 
     def suggest_pairs(self, X: Features, n: int = 200, **options: Any) -> "pd.DataFrame":

@@ -45,3 +45,12 @@ def expect(holds: bool, argument: str, expected: str, found: Any, fix: str) -> N
     """Raise a ``ValueError`` about ``argument`` unless the condition holds."""
     if not holds:
         raise ValueError(f"{argument}: expected {expected}, found {found}. {fix}")
+
+
+# How text begins that a spreadsheet takes for a formula.
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def safe_cell(value: Any) -> Any:
+    """A cell of a table as a spreadsheet may open it: ' before text that it would take for a formula."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value

@@ -206,6 +206,7 @@ class Fitted:
             "item_shape": list(self.item_shape),
             "own_network": self.own.network is not None,
             "n_pairs": self.model.n_pairs,
+            "total_weight": self.model.total_weight,
             "scale": self.scaler.kind,
             "split_by": self.split.by,
             "answers": self.answers,
@@ -242,7 +243,9 @@ class Fitted:
             net = make_net(config, scaler.scaled(shape), own).to(device)
             partition = labels.to(device) if len(labels) else None
             known = len(annotators) if any(name.startswith("guide/annotator_shift") for name in flat) else 0
-            model = build(net, report.chosen, int(described["n_pairs"]), partition, known, own).eval()
+            n_pairs, total = int(described["n_pairs"]), described.get("total_weight")
+            total = None if total is None else float(total)
+            model = build(net, report.chosen, n_pairs, total, partition, known, own).eval()
             guide = map_guide(model)
             x, rows = (
                 torch.zeros((2, *scaler.scaled(shape)), device=device),

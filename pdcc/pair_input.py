@@ -11,7 +11,9 @@ from sklearn.utils.validation import validate_data
 from pdcc.arrays import Features, Float64, Floats, Ints
 from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.data.columns import in_fitted_order
+from pdcc.data.degrees import weighed
 from pdcc.data.pairs import PairData
+from pdcc.data.reading import ReadAnswers
 from pdcc.validation import check_features
 
 
@@ -33,37 +35,43 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def fit(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
     ) -> Self:
         """Fit to features and answers."""
 
     def fit_predict(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
     ) -> Ints:
         """Fit, and return the labels (N,) of the items fitted on."""
-        return self.fit(X, pairs, similar, annotators).labels_
+        return self.fit(X, pairs, similar, annotators, weights, soft).labels_
 
     def score(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
     ) -> float:
-        """Mean log-likelihood per answer, in nats: higher is better, 0 the best, and about -0.69 that of tossing a coin.
+        """Mean log-likelihood per answer (weighted, where answers are), in nats: higher is better, 0 the best, and about -0.69 that of tossing a coin.
 
         Answers that were fitted flatter it; cross_val_score and GridSearchCV pass held-out ones. They may all be of one kind, and
         there must be one at least: a fold whose items no answer is about raises ``PairDataError``, which scikit-learn's
         ``error_score`` turns into nan and a warning.
         """
-        data = self._checked(X, pairs, similar, annotators, both_kinds=False)
-        return -float(self._nll(data).mean())
+        data = self._checked(X, pairs, similar, annotators, weights, soft, both_kinds=False)
+        return -float(weighed(self._nll(data), data).mean())
 
     @abstractmethod
     def _nll(self, data: PairData) -> Float64:
@@ -76,15 +84,17 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
     def _checked(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
         *,
         both_kinds: bool = True,
     ) -> PairData:
         """Checked answers about items like the fitted ones."""
         features = self._features(X)
-        answers = as_answers(X, len(features), pairs, similar, annotators)
+        answers = as_answers(X, len(features), pairs, similar, annotators, weights=weights, soft=soft)
         return PairData.from_arrays(features, answers, any_shape=features.ndim > 2, both_kinds=both_kinds)
 
     def _like_fitted(self, X: Features, item_shape: tuple[int, ...]) -> Floats:
@@ -118,12 +128,14 @@ class MembershipOutput(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # ty
     def fit_transform(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
     ) -> Float64:
         """Fit, and return the memberships (N, K) of the items fitted on."""
-        F: Float64 = self.fit(X, pairs, similar, annotators).transform(X)
+        F: Float64 = self.fit(X, pairs, similar, annotators, weights, soft).transform(X)
         return F
 
     @property

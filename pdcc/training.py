@@ -141,10 +141,11 @@ class TrainConfig:
 
 def tensors(data: PairData, x: Tensor) -> PairTensors:
     """Pairs as tensors on the device of the features x (N, d)."""
-    similar = torch.as_tensor(data.similar, dtype=torch.float32)
-    annotator = [] if data.annotator is None else [torch.as_tensor(data.annotator)]
-    parts = (torch.as_tensor(data.i), torch.as_tensor(data.j), similar, *annotator)
-    return PairTensors(x, *(part.to(x.device) for part in parts))
+    similar = torch.as_tensor(data.similar if data.soft is None else data.soft, dtype=torch.float32)
+    parts = {"i": torch.as_tensor(data.i), "j": torch.as_tensor(data.j), "similar": similar}
+    more = {"annotator": data.annotator, "weight": data.weight}
+    parts |= {name: torch.as_tensor(part) for name, part in more.items() if part is not None}
+    return PairTensors(x, **{name: part.to(x.device) for name, part in parts.items()})
 
 
 def make_net(config: TrainConfig, item_shape: tuple[int, ...], own: OwnParts) -> Membership:
@@ -182,12 +183,16 @@ def build(
     net: Membership,
     chosen: Specification,
     n_pairs: int,
+    total_weight: float | None,
     labels: Tensor | None,
     n_annotators: int = 0,
     own: OwnParts | None = None,
     agreement: Tensor | None = None,
 ) -> AnnotationModel:
-    """The Pyro model of one specification around the net, on the net's device. agreement: B (K, K) that it sets out from."""
+    """The Pyro model of one specification around the net, on the net's device. agreement: B (K, K) that it sets out from.
+
+    total_weight: how much the answers count together; None: as many as they are.
+    """
     if chosen.confusion == OWN and own is not None and own.confusion is not None:
         confusion: nn.Module = copy.deepcopy(own.confusion)
     else:
@@ -197,6 +202,7 @@ def build(
         confusion,
         n_pairs=n_pairs,
         volume=chosen.volume,
+        total_weight=total_weight,
         partition=labels,
         partition_weight=chosen.partition_weight,
         name=f"pdcc{next(_NUMBERS)}",
@@ -215,7 +221,10 @@ class Oracle:
 
 @dataclass(frozen=True)
 class Trial:
-    """A trained specification; ``nll``: negative log-likelihood of every held-out answer, or None where there are none."""
+    """A trained specification; ``nll``: negative log-likelihood of every held-out answer, or None where there are none.
+
+    Where answers have weights, times the answer's weight over the mean weight: its mean is the weighted mean.
+    """
 
     model: AnnotationModel
     guide: MapGuide
@@ -260,7 +269,8 @@ class Trainer:
         """
         c = self.config
         partition = labels if chosen.partition_weight > 0 else None
-        model = build(copy.deepcopy(net), chosen, len(self.pairs), partition, self.n_annotators, self.own, agreement)
+        M, W = len(self.pairs), self.pairs.total_weight
+        model = build(copy.deepcopy(net), chosen, M, W, partition, self.n_annotators, self.own, agreement)
         guide = map_guide(model)
         if chosen.confusion == OWN:
             self._check_agreement(model)
@@ -289,7 +299,9 @@ class Trainer:
         if self.held_out is None:
             return Trial(model, guide, result, None)
         nll = pair_nll(memberships(model, self.pairs.x), pair_agreement(model, guide, self.held_out), self.held_out)
-        return Trial(model, guide, result, nll.double().cpu().numpy())
+        weight = self.held_out.weight
+        scaled = nll if weight is None else nll * (weight / weight.mean())
+        return Trial(model, guide, result, scaled.double().cpu().numpy())
 
     def _check_agreement(self, model: AnnotationModel) -> None:
         """Raise unless a confusion of the user's gives B for the first pairs, in a shape that the likelihood can use."""

@@ -136,7 +136,7 @@ def check_similar(similar: ArrayLike) -> Bools:
                 "similar",
                 f"only {how}",
                 f"the value {array[row]!r}",
-                "Drop unsure answers, and map scores to 0 and 1 by a threshold of your choice.",
+                "Drop unsure answers; probabilities from 0 to 1 are taken with soft=True.",
                 row,
             )
     else:

@@ -210,7 +210,7 @@ def test_interrupt_is_130_and_keeps_the_run(files, monkeypatch, capsys):
 
 BAD = [
     (["fit", "{d}/none.npy", "{d}/pairs.csv", "-k", "3", "-o", "{d}/run"], "none.npy"),
-    (["fit", "{d}/x.npy", "{d}/x.npy", "-k", "3", "-o", "{d}/run"], "csv or .parquet"),
+    (["fit", "{d}/x.npy", "{d}/x.npy", "-k", "3", "-o", "{d}/run"], "ends in .csv, .tsv"),
     (["fit", "{d}/x.npy", "{d}/pairs.csv", "-k", "1", "-o", "{d}/run"], "n_clusters"),
     (["fit", "{d}/x.npy", "{d}/pairs.csv", "-k", "3", "-o", "{d}/run", "--volume", "lots"], "volume"),
     (["fit", "{d}/x.npy", "{d}/pairs.csv", "-k", "3", "-o", "{d}/x.npy"], "directory"),

@@ -195,7 +195,8 @@ def test_files_with_ids(tmp_path):
     ("frame", "words"),
     [
         (FRAME.drop(columns="similar"), "pairs table: .*similar"),
-        (FRAME.assign(weight=1), "weight"),
+        (FRAME.assign(price=1), "price"),
+        (FRAME.assign(weight=-1), "weights: .*row 0"),
         (FRAME.assign(similar=[1, 0, None, 0]), "row 2"),
         (FRAME.assign(i=["0", "1", "x", "2"]), "integers"),
     ],

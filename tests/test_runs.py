@@ -16,7 +16,8 @@ import pytest
 from helpers import make_blobs
 
 from pdcc import VolMaxDCC
-from pdcc.cli import _Printable, main, say
+from pdcc.cli import main
+from pdcc.cli.app import Printable, say
 from pdcc.errors import ArtifactError, BusyError
 from pdcc.storage import files
 from pdcc.storage import run as runs
@@ -264,7 +265,7 @@ def test_log_lines_and_reports_are_printable(capsys):
     with pytest.raises(SystemExit):
         main(["fit", "none\x1b.npy", "none.csv", "-k", "2", "-o", "none"])
     record = logging.LogRecord("pdcc", logging.INFO, "", 0, "%s", ("\x1b[2J",), None)
-    assert _Printable("%(message)s").format(record) == "\\x1b[2J"
+    assert Printable("%(message)s").format(record) == "\\x1b[2J"
 
 
 def test_directories_called_unfinished_and_locks_of_others_stay(home):

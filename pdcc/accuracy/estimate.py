@@ -93,6 +93,8 @@ def judge_labels(
     level: how sure a set of labels must be; target: the accuracy that would do. quick: two more fits instead of nine.
     """
     labels = fitted.memberships(data.features).argmax(axis=1)
+    if data.soft is not None:  # answers are judged as plain ones here, and what is neither cannot be
+        data = data.subset(data.soft != 0.5)
     if min(np.bincount(data.similar.astype(int), minlength=2)) < 2 * len(SHARES):
         return _no_claim(labels, data, fitted.config.n_clusters, "There are too few answers of one kind to judge by.")
     fits = fold_fits(fitted, data, QUICK if quick else SHARES, seed=seed, progress=progress)

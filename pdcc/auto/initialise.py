@@ -20,6 +20,7 @@ from pdcc.auto.calibration import BLEND, CLEARLY, COMPONENTS, FOLDS, LEADING, PA
 from pdcc.auto.mixture import mixture
 from pdcc.auto.rules import Rows, choose, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, cross_validated, evidence
+from pdcc.data.degrees import counts, degree
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES, Scaler, check_scaled, fits_float32
 from pdcc.data.splits import folds as folds_of
@@ -69,15 +70,16 @@ class Partitioner:
         plain = self.components
         deviation = plain.std(axis=0)
         white = plain / np.where(deviation > 0, deviation, 1.0)
-        excess = pairs.similar - pairs.similar.mean()
-        moment = (white[pairs.i] * excess[:, None]).T @ white[pairs.j] / len(pairs)
+        y, weight = degree(pairs), counts(pairs)
+        excess = weight * (y - np.average(y, weights=weight))
+        moment = (white[pairs.i] * excess[:, None]).T @ white[pairs.j] / weight.sum()
         values, vectors = np.linalg.eigh((moment + moment.T) / 2)
         lead = np.argsort(-values)[: self.K - 1]
         discriminant = white @ vectors[:, lead] * np.sqrt(np.clip(values[lead], 0.0, None))
         return np.hstack([np.sqrt(1 - BLEND) * _unit_power(plain), np.sqrt(BLEND) * _unit_power(discriminant)])
 
     def make(self, kind: str, pairs: PairData) -> Ints:
-        """Labels (N,) of one of ``STARTS``, or "constrained": K-means that pays for every answer it breaks."""
+        """Labels (N,) of one of ``STARTS``, or "constrained": K-means that pays for every answer it breaks, soft ones read as plain and all alike."""
         base, _, shape = kind.partition(", ")
         return self._mixed(self._partition(base, pairs), shape, pairs)
 

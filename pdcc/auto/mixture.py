@@ -5,11 +5,11 @@ mean-field EM from given labels. Affine changes of the features change nothing b
 """
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from pdcc.arrays import Float64, Ints
 from pdcc.auto.calibration import TRIAL_ITEMS
+from pdcc.data.degrees import counts, degree
 from pdcc.data.pairs import PairData
 from pdcc.exclusive import one_core
 
@@ -25,17 +25,17 @@ def mixture(
     One covariance for all clusters, or with ``own_shapes`` one for each. Covariances are drawn to the common one, and that to
     the one of all items, by as many items as there are dimensions.
     """
-    rows, i, j, similar = _some(pairs, len(Z), rng)
+    rows, i, j, said = _some(pairs, len(Z), rng)
     some = Z[rows]
     whole = np.cov(some.T, bias=True).reshape(Z.shape[1], -1)
     R = np.full((len(some), n_clusters), 0.1 / n_clusters)
     R[np.arange(len(some)), labels[rows]] += 0.9
-    same, different = (_links(i[kept], j[kept], len(some)) for kept in (similar, ~similar))
+    same, different = (_links(i, j, how_much, len(some)) for how_much in said)
     with one_core():
         for _ in range(ROUNDS):
             clusters = _clusters(some, R, whole, own_shapes)
             by_features = _log_joint(some, clusters)
-            within, across = _rates((R[i] * R[j]).sum(axis=1), similar)
+            within, across = _rates((R[i] * R[j]).sum(axis=1), said)
             if within <= across:  # answers say nothing, or less
                 within = across
             by_same, by_different = np.log(within / across), np.log((1 - within) / (1 - across))
@@ -83,27 +83,31 @@ def _whitening(covariance: Float64) -> tuple[Float64, float]:
     return np.linalg.inv(factor).T, float(np.log(np.diag(factor)).sum())
 
 
-def _rates(together: Float64, similar: NDArray[np.bool_]) -> tuple[float, float]:
+def _rates(together: Float64, said: Float64) -> tuple[float, float]:
     """How often answers say "same" within clusters, and across them; ``together`` (M,): the probability of the first."""
-    rates = [(w[similar].sum() + 0.5) / (w.sum() + 1.0) for w in (together, 1 - together)]
+    same, weight = said[0], said.sum(axis=0)
+    rates = [((w * same)[same > 0].sum() + 0.5) / ((w * weight).sum() + 1.0) for w in (together, 1 - together)]
     return float(rates[0]), float(rates[1])
 
 
-def _some(pairs: PairData, n_items: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints, NDArray[np.bool_]]:
-    """Items to fit to, and the answers among them: their places in those items, and whether they say "same"."""
-    similar = pairs.similar.astype(bool)
+def _some(pairs: PairData, n_items: int, rng: np.random.Generator) -> tuple[Ints, Ints, Ints, Float64]:
+    """Items to fit to, and the answers among them: their places in those items, and how much they say "same" and "different", (2, M)."""
+    y = degree(pairs)
+    said = np.stack([y, 1 - y]) * counts(pairs)
     if n_items <= TRIAL_ITEMS:
-        return np.arange(n_items), pairs.i, pairs.j, similar
+        return np.arange(n_items), pairs.i, pairs.j, said
     drawn = rng.permutation(len(pairs))[: TRIAL_ITEMS // 2]
     others = rng.choice(n_items, TRIAL_ITEMS - 2 * len(drawn), replace=False)
     rows = np.unique(np.r_[pairs.i[drawn], pairs.j[drawn], others])
     known = np.isin(pairs.i, rows) & np.isin(pairs.j, rows)
-    return rows, np.searchsorted(rows, pairs.i[known]), np.searchsorted(rows, pairs.j[known]), similar[known]
+    return rows, np.searchsorted(rows, pairs.i[known]), np.searchsorted(rows, pairs.j[known]), said[:, known]
 
 
-def _links(i: Ints, j: Ints, n_items: int) -> csr_matrix:
-    """How many answers link two items, (N, N), symmetric."""
-    return csr_matrix((np.ones(2 * len(i)), (np.r_[i, j], np.r_[j, i])), shape=(n_items, n_items))
+def _links(i: Ints, j: Ints, how_much: Float64, n_items: int) -> csr_matrix:
+    """How many answers link two items, (N, N), symmetric; ``how_much`` (M,) each of them does."""
+    there = how_much > 0
+    i, j, value = i[there], j[there], how_much[there]
+    return csr_matrix((np.r_[value, value], (np.r_[i, j], np.r_[j, i])), shape=(n_items, n_items))
 
 
 def _softmax(logits: Float64) -> Float64:

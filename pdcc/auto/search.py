@@ -13,7 +13,7 @@ from pdcc.arrays import Float64, Ints
 from pdcc.auto.calibration import FEWEST_NEW, NEW_FOLDS, WIDE
 from pdcc.auto.initialise import Partitioner, Start, make_start, make_ways, scale_name
 from pdcc.auto.rules import Rows, choose, specifications, within_reach
-from pdcc.auto.signals import constant_nll, partition_agreement, partition_nll, standard_error
+from pdcc.auto.signals import constant_nll, partition_agreement, partition_nll, said_similar, standard_error
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import HeldOut, Split, hold_out, new_folds
@@ -344,7 +344,7 @@ def _look(trial: Trial, plan: Plan, shown: PairData, held: PairData | None) -> U
     labels = F.argmax(axis=1)
     sizes = np.bincount(labels, minlength=F.shape[1])
     together = labels[shown.i] == labels[shown.j]
-    within, across = (float((shown.similar[m].sum() + 0.5) / (m.sum() + 1.0)) for m in (together, ~together))
+    within, across = said_similar(together, shown)
     trouble = []
     nll = constant = partition = None
     if not np.isfinite(F).all():

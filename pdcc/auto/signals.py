@@ -5,15 +5,22 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import betaln
 
-from pdcc.arrays import Float64, Ints
+from pdcc.arrays import Bools, Float64, Ints
 from pdcc.auto.calibration import SHRINK
+from pdcc.data.degrees import counts as counts_of
+from pdcc.data.degrees import degree, nats, weighed
 from pdcc.data.pairs import PairData
 
 
 def answer_counts(labels: Ints, n_labels: int, pairs: PairData) -> Float64:
-    """How often two labels were called similar, and different: (2, L, L), symmetric, pairs within a label once."""
+    """How often two labels were called similar, and different: (2, L, L), symmetric, pairs within a label once.
+
+    Answers count as much as they weigh, and soft ones for both, by degrees.
+    """
     counts = np.zeros((2, n_labels, n_labels))
-    np.add.at(counts, (1 - pairs.similar.astype(np.int64), labels[pairs.i], labels[pairs.j]), 1.0)
+    y, weight = degree(pairs), counts_of(pairs)
+    for said, how_far in enumerate((y, 1 - y)):
+        np.add.at(counts[said], (labels[pairs.i], labels[pairs.j]), weight * how_far)
     both = counts + counts.transpose(0, 2, 1)
     k = np.arange(n_labels)
     both[:, k, k] /= 2
@@ -33,9 +40,9 @@ def partition_agreement(labels: Ints, n_labels: int, pairs: PairData) -> Float64
 
 
 def partition_nll(labels: Ints, train: PairData, test: PairData) -> Float64:
-    """Negative log-likelihood of each test answer (M,) under a partition and its B, learned on train."""
+    """Negative log-likelihood of each test answer (M,) under a partition and its B, learned on train, weighed."""
     p = partition_agreement(labels, int(labels.max()) + 1, train)[labels[test.i], labels[test.j]]
-    return np.asarray(-np.where(test.similar, np.log(p), np.log1p(-p)))
+    return weighed(nats(p, test), test)
 
 
 def cross_validated(made: Sequence[Ints], folds: Sequence[tuple[PairData, PairData]]) -> Float64:
@@ -46,9 +53,14 @@ def cross_validated(made: Sequence[Ints], folds: Sequence[tuple[PairData, PairDa
 def two_rate_nll(labels: Ints, train: PairData, test: PairData) -> Float64:
     """The same where one rate within clusters and one across them are all there is: taking a cluster apart then costs."""
     together = [labels[part.i] == labels[part.j] for part in (train, test)]
-    rates = [(train.similar[m].sum() + 0.5) / (m.sum() + 1.0) for m in (together[0], ~together[0])]
-    p = np.where(together[1], *rates)
-    return np.asarray(-np.where(test.similar, np.log(p), np.log1p(-p)))
+    p = np.where(together[1], *said_similar(together[0], train))
+    return weighed(nats(p, test), test)
+
+
+def said_similar(together: Bools, pairs: PairData) -> list[float]:
+    """How often answers say "similar" of pairs that are ``together`` (M,), and of the others; half an answer each way keeps both off 0 and 1."""
+    y, weight = degree(pairs), counts_of(pairs)
+    return [float(((weight * y)[m].sum() + 0.5) / (weight[m].sum() + 1.0)) for m in (together, ~together)]
 
 
 def constant_nll(train: PairData, test: PairData) -> Float64:
@@ -59,8 +71,9 @@ def constant_nll(train: PairData, test: PairData) -> Float64:
 def evidence(labels: Ints, pairs: PairData) -> float:
     """Log marginal likelihood of the answers if the partition is right: a uniform prior on the rate within clusters, and on that across."""
     together = labels[pairs.i] == labels[pairs.j]
-    rows = [pairs.similar[m].astype(bool) for m in (together, ~together)]
-    return float(sum(betaln(r.sum() + 1.0, (~r).sum() + 1.0) for r in rows))
+    y, weight = degree(pairs), counts_of(pairs)
+    sums = [[(weight * said)[m].sum() + 1.0 for said in (y, 1 - y)] for m in (together, ~together)]
+    return float(sum(betaln(*both) for both in sums))
 
 
 def standard_error(difference: Float64, groups: Ints | None) -> float:

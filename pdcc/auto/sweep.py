@@ -23,7 +23,10 @@ from pdcc.auto.n_clusters import choose_n_clusters
 from pdcc.auto.rules import Selection
 from pdcc.auto.search import Preparation
 from pdcc.auto.signals import standard_error
+from pdcc.data.answers import PairAnswers
+from pdcc.data.degrees import nats, weighed
 from pdcc.data.pairs import PairData
+from pdcc.data.reading import ReadAnswers
 from pdcc.data.splits import FEWEST_ANNOTATORS, HeldOut, split
 from pdcc.validation import check_count, check_number, seed_of, show_progress
 
@@ -52,7 +55,7 @@ class PairEstimator(Protocol):
 
 def select_volume(
     X: ArrayLike,
-    pairs: ArrayLike,
+    pairs: ArrayLike | PairAnswers | ReadAnswers,
     similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
     *,
@@ -76,7 +79,7 @@ def select_volume(
 
 def select_dropout(
     X: ArrayLike,
-    pairs: ArrayLike,
+    pairs: ArrayLike | PairAnswers | ReadAnswers,
     similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
     *,
@@ -96,7 +99,7 @@ def select_dropout(
 
 def select_n_clusters(
     X: ArrayLike,
-    pairs: ArrayLike,
+    pairs: ArrayLike | PairAnswers | ReadAnswers,
     similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
     *,
@@ -133,7 +136,7 @@ class _Compared:
 
 
 def _compare(
-    X: ArrayLike, pairs: ArrayLike, similar: ArrayLike | None, annotators: ArrayLike | None, estimator: PairEstimator,
+    X: ArrayLike, pairs: ArrayLike | PairAnswers | ReadAnswers, similar: ArrayLike | None, annotators: ArrayLike | None, estimator: PairEstimator,
     parameter: str, values: list[Any], n_restarts: int, random_state: RandomState, progress: bool | None,
 ) -> _Compared:  # fmt: skip
     data = PairData.from_arrays(X, pairs, similar, annotators)
@@ -155,7 +158,9 @@ def _compare(
     names = np.array(data.annotator_names, dtype=object)
     fit_names, test_names = (None if d.annotator is None else names[d.annotator] for d in (train, test))
     fit_pairs, test_pairs = (np.column_stack([d.i, d.j]) for d in (train, test))
-    shown = PairData.from_arrays(data.features, fit_pairs, train.similar, fit_names)
+    said = train.similar if train.soft is None else train.soft
+    soft = train.soft is not None
+    shown = PairData.from_arrays(data.features, fit_pairs, said, fit_names, train.weight, soft)
     nll, stability = [], []
     starts: dict[int, Preparation] = {}  # a restart sets out from the same partition whatever the value, except of K
     total = len(values) * n_restarts
@@ -170,7 +175,7 @@ def _compare(
                     starts[restart] = est.prepare(shown)
                 est.fit_data(shown, prepared=starts[restart])
                 p = est.predict_pairs(data.features, test_pairs, test_names).clip(1e-6, 1 - 1e-6)
-                scores.append(-np.where(test.similar, np.log(p), np.log1p(-p)))
+                scores.append(weighed(nats(p, test), test))
                 labels.append(est.labels_)
                 bar.update(1)
             nll.append(np.mean(scores, axis=0))

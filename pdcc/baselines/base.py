@@ -12,7 +12,9 @@ from pdcc.auto.initialise import scaled_start
 from pdcc.baselines.rates import rates_nll, two_rates
 from pdcc.data.answers import PairAnswers
 from pdcc.data.pairs import PairData
+from pdcc.data.reading import ReadAnswers
 from pdcc.data.scaling import SCALES, Scaler
+from pdcc.errors import PairDataError
 from pdcc.pair_input import PairInput
 from pdcc.validation import check_n_clusters, check_one_of, check_random_state, seed_of
 
@@ -38,15 +40,24 @@ class PairClusterer(PairInput):
     def fit(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
     ) -> Self:
         """Fit to features X (N, d), pairs (M, 2) of row numbers, answers similar (M,) and, if known, their annotators (M,).
 
-        Or to X and y, in every form that VolMaxDCC takes. Annotators are checked; the methods themselves see none.
+        Or to X and y, in every form that VolMaxDCC takes. Annotators are checked; the methods themselves see none. Nor do
+        they know degrees and weights, which are refused.
         """
-        data = PairData.from_arrays(X, pairs, similar, annotators)
+        data = PairData.from_arrays(X, pairs, similar, annotators, weights, soft)
+        if data.soft is not None or data.weight is not None:
+            name, what = (
+                ("similar", "plain answers") if data.soft is not None else ("weights", "answers that count alike")
+            )
+            fix = f"{type(self).__name__} has no place for others: map answers to 0 and 1 and leave weights out, or use VolMaxDCC."
+            raise PairDataError(name, what, "soft ones" if data.soft is not None else "weights that differ", fix)
         check_n_clusters(self.n_clusters, data.n_items)
         check_one_of("scale", self.scale, ("auto", *SCALES))
         check_one_of("init", self.init, INITS)

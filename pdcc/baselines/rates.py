@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pdcc.arrays import Float64
+from pdcc.data.degrees import nats
 from pdcc.data.pairs import PairData
 
 # Half an answer of each kind, at either rate: keeps both off 0 and 1, where one surprise costs infinity.
@@ -46,4 +47,4 @@ def two_rate_nll(F: ArrayLike, train: PairData, test: PairData) -> Float64:
 def rates_nll(a: float, b: float, F: ArrayLike, test: PairData) -> Float64:
     """Negative log-likelihood (M,) of each answer at given rates, with memberships F (N, K)."""
     p = b + (a - b) * together(F, test)
-    return np.asarray(-np.where(test.similar, np.log(p), np.log1p(-p)))
+    return nats(p, test)

@@ -1,8 +1,7 @@
 """PairAnswers: answers about pairs of N items as one object of length N, the ``y`` that scikit-learn can split with X."""
 
 import logging
-import numbers
-from collections.abc import Collection, Hashable
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +9,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pdcc.arrays import Bools, Ints, as_array, first_row
+from pdcc.arrays import Bools, Float32, Ints, as_array, first_row
+from pdcc.data.degrees import check_soft, check_weights
+from pdcc.data.names import check_annotators, check_ids, look_up
+from pdcc.data.reading import ReadAnswers
 from pdcc.errors import PairDataError
 from pdcc.validation import check_count, check_pairs, check_similar
 
@@ -27,6 +29,8 @@ class PairAnswers:
 
     n_items: N. i, j: (M,) row numbers. similar: (M,) bool. annotator: (M,) numbers into ``annotator_names``, or None.
     item_ids: (N,) names of the items, or None. self_pairs: how many pairs of an item with itself were dropped.
+    soft: (M,) probabilities that a pair is similar where answers are not plain, else None; ``similar`` is then soft >= 0.5.
+    weight: (M,) how much each answer counts where that differs, else None. weightless: how many of weight 0 were left out.
 
     Examples:
         >>> from pdcc import PairAnswers
@@ -47,6 +51,9 @@ class PairAnswers:
     annotator_names: tuple[Any, ...] = ()
     item_ids: NDArray[Any] | None = None
     self_pairs: int = 0
+    soft: Float32 | None = None
+    weight: Float32 | None = None
+    weightless: int = 0
 
     # Without this, ``list(y)`` would ask for one item after the other; there is nothing to say about a single item.
     __iter__ = None
@@ -58,21 +65,25 @@ class PairAnswers:
         pairs: ArrayLike,
         similar: ArrayLike,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
     ) -> "PairAnswers":
         """Check and keep answers: ``items`` is N, with pairs (M, 2) of row numbers, or the items' ids (N,), with pairs of ids.
 
-        Ids are in the order of X's rows, ``X.index`` say. similar (M,): bool, {0, 1} or {-1, +1}.
+        Ids are in the order of X's rows, ``X.index`` say. similar (M,): bool, {0, 1} or {-1, +1}; with ``soft``, probabilities that
+        a pair is similar, which cost y log p + (1 - y) log(1 - p). weights (M,): how much each answer counts.
         """
         if isinstance(items, int | np.integer):
             check_count("items", items)
-            return _checked(int(items), check_pairs(pairs, int(items)), similar, annotators)
+            return _checked(int(items), check_pairs(pairs, int(items)), similar, annotators, weights, soft)
         ids = check_ids("items", items)
-        return replace(_checked(len(ids), look_up(pairs, ids, "items"), similar, annotators), item_ids=ids)
+        made = _checked(len(ids), look_up(pairs, ids, "items"), similar, annotators, weights, soft)
+        return replace(made, item_ids=ids)
 
     @classmethod
-    def from_frame(cls, items: int | Collection[Any], frame: pd.DataFrame) -> "PairAnswers":
-        """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator."""
-        return cls.from_arrays(items, *table_columns(frame, ids=not isinstance(items, int | np.integer)))
+    def from_frame(cls, items: int | Collection[Any], frame: pd.DataFrame, *, soft: bool = False) -> "PairAnswers":
+        """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator and weight."""
+        return cls.from_arrays(items, *table_columns(frame, ids=not isinstance(items, int | np.integer)), soft=soft)
 
     def __len__(self) -> int:
         return self.n_items
@@ -125,6 +136,8 @@ class PairAnswers:
             annotator=codes,
             annotator_names=() if present is None else tuple(self.annotator_names[r] for r in present),
             item_ids=None if self.item_ids is None else self.item_ids[kept],
+            soft=None if self.soft is None else self.soft[inside],
+            weight=None if self.weight is None else self.weight[inside],
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -141,22 +154,34 @@ class PairAnswers:
 def as_answers(
     X: Any,
     n_items: int,
-    pairs: ArrayLike | PairAnswers,
+    pairs: ArrayLike | PairAnswers | ReadAnswers,
     similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
     item_ids: Collection[Any] | None = None,
+    weights: ArrayLike | None = None,
+    soft: bool = False,
 ) -> PairAnswers:
     """Every form in which ``fit`` takes answers about the rows of X, as one.
 
-    ``pairs`` is a PairAnswers, a table with the columns i, j, similar and optionally annotator, or an array (M, 2) beside
-    ``similar``. Its entries are ids where ``item_ids`` (N,) are given; else whole numbers are row numbers, and anything else is
+    ``pairs`` is a PairAnswers, what ``read_answers`` returns, a table with the columns i, j, similar and optionally annotator and
+    weight, or an array (M, 2) beside ``similar``. Its entries are ids where ``item_ids`` (N,) are given; else whole numbers are row numbers, and anything else is
     looked up in the index of X.
     """
-    if isinstance(pairs, PairAnswers) or (similar is None and isinstance(pairs, pd.DataFrame)):
-        for name, value in {"similar": similar, "annotators": annotators}.items():
+    whole = isinstance(pairs, PairAnswers | ReadAnswers)
+    if whole or (similar is None and isinstance(pairs, pd.DataFrame)):
+        given = {
+            "similar": similar,
+            "annotators": annotators,
+            "weights": weights,
+            "soft": soft or None if whole else None,
+        }
+        for name, value in given.items():
             if value is not None:
                 what = f"none beside a {type(pairs).__name__} that has its own"
                 raise PairDataError(name, what, f"{type(value).__name__}", f"Leave {name} out.")
+    if isinstance(pairs, ReadAnswers):
+        soft = pairs.soft
+        pairs = pairs.frame
     if isinstance(pairs, PairAnswers):
         if pairs.n_items != n_items:
             raise PairDataError(
@@ -174,12 +199,13 @@ def as_answers(
                 "none",
                 "Pass similar (M,), or a PairAnswers or a table with the columns i, j, similar as the second argument.",
             )
-        pairs, similar, annotators = table_columns(pairs, ids=item_ids is not None)
+        pairs, similar, annotators, weights = table_columns(pairs, ids=item_ids is not None)
     if item_ids is not None:
         ids = check_ids("item_ids", item_ids, n_items)
-        return replace(_checked(n_items, look_up(pairs, ids, "item_ids"), similar, annotators), item_ids=ids)
+        made = _checked(n_items, look_up(pairs, ids, "item_ids"), similar, annotators, weights, soft)
+        return replace(made, item_ids=ids)
     rows, known = pair_rows(X, n_items, pairs)
-    return replace(_checked(n_items, rows, similar, annotators), item_ids=known)
+    return replace(_checked(n_items, rows, similar, annotators, weights, soft), item_ids=known)
 
 
 def pair_rows(X: Any, n_items: int, pairs: ArrayLike) -> tuple[Ints, NDArray[Any] | None]:
@@ -194,23 +220,25 @@ def pair_rows(X: Any, n_items: int, pairs: ArrayLike) -> tuple[Ints, NDArray[Any
     return look_up(array, ids, "the index of X"), ids
 
 
-def table_columns(frame: pd.DataFrame, *, ids: bool) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None]:
-    """Pairs (M, 2) of rows or ids, similar (M,) and, if known, annotators (M,) of a table without an empty cell."""
-    known = {"i", "j", "similar", "annotator"}
+def table_columns(
+    frame: pd.DataFrame, *, ids: bool
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
+    """Pairs (M, 2) of rows or ids, similar (M,) and, if known, annotators and weights (M,) of a table without an empty cell."""
+    known = {"i", "j", "similar", "annotator", "weight"}
     missing = [c for c in ("i", "j", "similar") if c not in frame.columns]
     unknown = [str(c) for c in frame.columns if c not in known]
     if missing or unknown:
         found = ", ".join(map(str, frame.columns)) or "none"
         hint = f"Add {', '.join(missing)}." if missing else f"Drop or rename {', '.join(unknown)}."
         raise PairDataError(
-            "pairs table", "the columns i, j, similar and optionally annotator", f"the columns {found}", hint
+            "pairs table", "the columns i, j, similar and optionally annotator and weight", f"the columns {found}", hint
         )
     for column in frame.columns:
         if frame[column].isna().any():
             fix = (
                 "Name the annotator of every answer, or leave the column out."
                 if column == "annotator"
-                else "Drop the rows that were not answered."
+                else "Drop the rows that were not answered; pdcc.read_answers sets them aside."
             )
             raise PairDataError(
                 f"pairs table, column {column}",
@@ -220,12 +248,19 @@ def table_columns(frame: pd.DataFrame, *, ids: bool) -> tuple[NDArray[Any], NDAr
                 first_row(frame[column].isna().to_numpy()),
             )
     ends = frame[["i", "j"]].to_numpy(dtype=object if ids else None)
-    annotators = frame["annotator"].to_numpy() if "annotator" in frame.columns else None
-    return ends, frame["similar"].to_numpy(), annotators
+    more = [frame[name].to_numpy() if name in frame.columns else None for name in ("annotator", "weight")]
+    return ends, frame["similar"].to_numpy(), more[0], more[1]
 
 
-def _checked(n_items: int, index: Ints, similar: ArrayLike, annotators: ArrayLike | None) -> PairAnswers:
-    """Answers about pairs (M, 2) of row numbers, those of an item with itself left out."""
+def _checked(
+    n_items: int,
+    index: Ints,
+    similar: ArrayLike,
+    annotators: ArrayLike | None,
+    weights: ArrayLike | None,
+    soft: bool,
+) -> PairAnswers:
+    """Answers about pairs (M, 2) of row numbers, those of an item with itself and those of weight 0 left out."""
     answers = as_array("similar", similar)
     if answers.ndim == 1 and answers.size and len(answers) != len(index):
         raise PairDataError(
@@ -234,12 +269,16 @@ def _checked(n_items: int, index: Ints, similar: ArrayLike, annotators: ArrayLik
             f"{len(answers)}",
             "Pass pairs and similar of the same length.",
         )
-    keep = index[:, 0] != index[:, 1]
+    proper = index[:, 0] != index[:, 1]
     codes, names = check_annotators(annotators, len(index))
-    checked = check_similar(answers)
-    if not keep.all():
-        logger.info("dropped %d pair(s) of an item with itself", int((~keep).sum()))
-        if not keep.any():
+    if not isinstance(soft, bool | np.bool_):
+        raise TypeError(f"soft: expected True or False, found {soft!r}. Pass soft=True beside probabilities.")
+    degrees = check_soft(answers) if soft else None
+    checked = check_similar(answers) if degrees is None else degrees >= 0.5
+    counted = None if weights is None else check_weights(weights, len(index))
+    if not proper.all():
+        logger.info("dropped %d pair(s) of an item with itself", int((~proper).sum()))
+        if not proper.any():
             raise PairDataError(
                 "pairs",
                 "pairs of two different items",
@@ -247,6 +286,10 @@ def _checked(n_items: int, index: Ints, similar: ArrayLike, annotators: ArrayLik
                 "Check how i and j were read.",
                 0,
             )
+    # An answer that does not count is as good as not given: nothing downstream then divides by a sum of zeros.
+    keep = proper if counted is None else proper & (counted > 0)
+    if weightless := int((proper & ~keep).sum()):
+        logger.info("left out %d answer(s) of weight 0", weightless)
     return PairAnswers(
         n_items=n_items,
         i=index[keep, 0],
@@ -254,108 +297,8 @@ def _checked(n_items: int, index: Ints, similar: ArrayLike, annotators: ArrayLik
         similar=checked[keep],
         annotator=None if codes is None else codes[keep],
         annotator_names=names,
-        self_pairs=int((~keep).sum()),
+        self_pairs=int((~proper).sum()),
+        soft=None if degrees is None or np.isin(degrees[keep], (0, 1)).all() else degrees[keep],
+        weight=None if counted is None or (counted[keep] == 1).all() else counted[keep],
+        weightless=weightless,
     )
-
-
-def check_ids(name: str, item_ids: Collection[Any], n_items: int | None = None) -> NDArray[Any]:
-    """Ids (N,) as an object array: hashable, none missing, none twice."""
-    try:
-        listed = list(item_ids)
-    except Exception as error:
-        raise PairDataError(name, "a list of ids", f"{item_ids!r:.80}", "Pass one id for each item.") from error
-    ids = np.empty(len(listed), dtype=object)
-    ids[:] = listed
-    if n_items is not None and len(ids) != n_items:
-        raise PairDataError(
-            name, f"one id for each of the {n_items} rows of X", f"{len(ids)}", "Pass ids in the order of X."
-        )
-    for row, value in enumerate(ids.tolist()):
-        if not isinstance(value, Hashable) or value is None or value is pd.NA or value != value:
-            raise PairDataError(
-                name,
-                "hashable ids, none missing",
-                repr(value),
-                "Name every item with a string, a number or a tuple.",
-                row,
-            )
-    duplicated = pd.Series(ids, dtype=object).duplicated().to_numpy()
-    if duplicated.any():
-        row = first_row(duplicated)
-        raise PairDataError(name, "ids that occur once", f"{ids[row]!r} again", "Make the ids unique.", row)
-    return ids
-
-
-def look_up(pairs: ArrayLike, ids: NDArray[Any], home: str) -> Ints:
-    """Row numbers (M, 2) of pairs (M, 2) of ids, as numbered in ``ids`` (N,), which are called ``home``."""
-    ends = as_array("pairs", pairs, dtype=object)
-    if ends.ndim == 3:  # ids that are tuples, all of one length
-        inner, ends = ends, np.empty(ends.shape[:2], dtype=object)
-        for m, k in np.ndindex(ends.shape):
-            ends[m, k] = tuple(inner[m, k])
-    if ends.ndim != 2 or ends.shape[1] != 2:
-        raise PairDataError(
-            "pairs", "shape (M, 2), two item ids per pair", f"shape {ends.shape}", "Stack the two endpoints."
-        )
-    where = {name: row for row, name in enumerate(ids.tolist())}
-    rows = np.array([[where.get(a, -1), where.get(b, -1)] for a, b in ends.tolist()], dtype=np.int64).reshape(-1, 2)
-    bad = (rows < 0).any(axis=1)
-    if bad.any():
-        row = first_row(bad)
-        lost = next(name for name in ends[row].tolist() if name not in where)
-        raise PairDataError(
-            "pairs",
-            f"ids that occur in {home}",
-            f"{lost!r}, which does not",
-            "Drop the pair, or add the item's features.",
-            row,
-        )
-    return check_pairs(rows, len(ids))
-
-
-def renumber(codes: Ints | None, names: tuple[Any, ...], known: tuple[Any, ...], n_pairs: int) -> Ints:
-    """Numbers into ``known`` (M,) for numbers into ``names`` (M,); ``len(known)`` for those not among them, or all."""
-    number = {name: r for r, name in enumerate(known)}
-    # One more entry: an annotator without a name before has none now.
-    table = np.array([*(number.get(name, len(known)) for name in names), len(known)], dtype=np.int64)
-    return np.full(n_pairs, len(known), dtype=np.int64) if codes is None else table[codes]
-
-
-def check_annotators(annotators: ArrayLike | None, n_pairs: int) -> tuple[Ints | None, tuple[Any, ...]]:
-    """Numbers (M,) into the names of the annotators, and the names; None and () where none are named."""
-    if annotators is None:
-        return None, ()
-    given = as_array("annotators", annotators, dates=True)
-    if given.shape != (n_pairs,):
-        raise PairDataError(
-            "annotators",
-            f"one annotator for each of the {n_pairs} pairs",
-            f"shape {given.shape}",
-            "Pass annotators with shape (M,), or leave them out.",
-        )
-    missing = pd.isna(given)
-    names = pd.Series(given.astype(str if given.dtype.kind in "mM" else object), dtype=object)
-    if missing.any():
-        raise PairDataError(
-            "annotators",
-            "no missing values",
-            "a missing one",
-            "Name every annotator, or leave annotators out.",
-            first_row(missing),
-        )
-    bad = [not _is_name(name) for name in names]
-    if any(bad):
-        row = first_row(bad)
-        raise PairDataError("annotators", "text or numbers", ascii(names[row]), "Name them by text or numbers.", row)
-    try:
-        codes, unique = pd.factorize(names, sort=True)
-    except TypeError:  # names of several kinds, which have no order
-        codes, unique = pd.factorize(names)
-    return codes.astype(np.int64), tuple(unique.tolist())
-
-
-def _is_name(name: Any) -> bool:
-    """Text that files can hold, or a number."""
-    if isinstance(name, str):
-        return not any("\ud800" <= c <= "\udfff" for c in name)
-    return isinstance(name, bytes | numbers.Real | np.generic)

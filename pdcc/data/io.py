@@ -1,4 +1,4 @@
-"""Files in: features and pair tables from .npy, .npz, .csv and .parquet. Nothing read here can run code."""
+"""Files in: features and tables from .npy, .npz, .csv and .parquet; answers are read by ``pdcc.data.reading``. Nothing read here can run code."""
 
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ from pdcc.errors import PairDataError
 def read_table(path: str | Path) -> pd.DataFrame:
     """A .csv or .parquet file as a table."""
     path = Path(path)
-    _must_exist(path)
+    must_exist(path)
     try:
         if path.suffix == ".csv":
-            return _with_names(pd.read_csv(path), path)
+            return pd.read_csv(path)
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
     except ImportError as error:
@@ -32,19 +32,10 @@ def read_table(path: str | Path) -> pd.DataFrame:
     raise PairDataError(str(path), "a .csv or .parquet file", f"the ending {path.suffix!r}", "Convert the table.")
 
 
-def _with_names(table: pd.DataFrame, path: Path) -> pd.DataFrame:
-    """The table, annotators by their names as written where pandas took some for numbers or nothing: "inf", "nan", "NA", "1.50"."""
-    column = "annotator"
-    if column in table and (table[column].dtype.kind == "f" or table[column].isna().any()):
-        text = pd.read_csv(path, usecols=[column], dtype=str, keep_default_na=False)[column]
-        table[column] = text.where(text != "", np.nan)
-    return table
-
-
 def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[Features, NDArray[Any] | None]:
     """Features (N, d), sparse where the file is, and as a table where the file names their columns, and, where ``id_column`` names one, the items' ids (N,)."""
     path = Path(path)
-    _must_exist(path)
+    must_exist(path)
     if path.suffix in (".csv", ".parquet"):
         table = read_table(path)
         if not len(table.columns):
@@ -103,6 +94,7 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[Fe
     )
 
 
-def _must_exist(path: Path) -> None:
+def must_exist(path: Path) -> None:
+    """Raise ``PairDataError`` where there is no such file."""
     if not path.is_file():
         raise PairDataError(str(path), "a file", "none there", "Check the path.")

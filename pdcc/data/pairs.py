@@ -1,6 +1,7 @@
 """PairData: the one validated form of features and answered pairs, and the ways to get there."""
 
 import hashlib
+import logging
 import math
 from collections.abc import Collection
 from dataclasses import dataclass, fields, replace
@@ -11,11 +12,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pdcc.arrays import Bools, Features, Floats, Ints
-from pdcc.data.answers import PairAnswers, as_answers, renumber
+from pdcc.arrays import Bools, Features, Float32, Floats, Ints
+from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.data.columns import column_names
+from pdcc.data.io import read_features
+from pdcc.data.names import renumber
+from pdcc.data.reading import ReadAnswers, read_answers
 from pdcc.errors import PairDataError
 from pdcc.validation import check_both_kinds, check_features
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -25,6 +31,8 @@ class PairData:
     features: (N, d), or (N, ...), float32 or float64. i, j: (M,) row numbers. similar: (M,) bool.
     annotator: (M,) numbers into ``annotator_names``, or None. item_ids: (N,) names of the items, or None.
     self_pairs: how many pairs of an item with itself were dropped. feature_names: (d,) names of the columns, or None.
+    soft: (M,) probabilities that a pair is similar where answers are not plain, else None; ``similar`` is then soft >= 0.5.
+    weight: (M,) how much each answer counts where that differs, else None. weightless: how many of weight 0 were left out.
 
     Examples:
         >>> from pdcc import PairData
@@ -42,6 +50,9 @@ class PairData:
     item_ids: NDArray[Any] | None = None
     self_pairs: int = 0
     feature_names: tuple[str, ...] | None = None
+    soft: Float32 | None = None
+    weight: Float32 | None = None
+    weightless: int = 0
 
     def __len__(self) -> int:
         return len(self.i)
@@ -55,9 +66,11 @@ class PairData:
     def from_arrays(
         cls,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
         *,
         item_ids: Collection[Any] | None = None,
         any_shape: bool = False,
@@ -65,12 +78,13 @@ class PairData:
     ) -> "PairData":
         """Check and keep arrays: X (N, d); pairs (M, 2) row numbers, or ids where item_ids (N,) is given; similar (M,).
 
-        Instead of pairs and similar, a ``PairAnswers`` or a table with the columns i, j, similar and optionally annotator.
+        Instead of pairs and similar, a ``PairAnswers``, what ``read_answers`` returns, or a table with the columns i, j, similar and
+        optionally annotator and weight. With ``soft``, similar are probabilities; weights (M,): how much each answer counts.
         Where X is a DataFrame, pairs of anything but whole numbers are looked up in its index. With ``any_shape`` items may have
         more dimensions, (N, ...): images, say, for a network that takes them. A fit needs answers of ``both_kinds``.
         """
         features = check_features(X, any_shape=any_shape)
-        answers = as_answers(X, len(features), pairs, similar, annotators, item_ids)
+        answers = as_answers(X, len(features), pairs, similar, annotators, item_ids, weights, soft)
         if not answers.n_answers:
             raise PairDataError(
                 "pairs",
@@ -84,17 +98,25 @@ class PairData:
         return cls(features=features, feature_names=column_names(X), **own)
 
     @classmethod
-    def from_frame(cls, X: Features, frame: pd.DataFrame, *, item_ids: Collection[Any] | None = None) -> "PairData":
-        """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator."""
-        return cls.from_arrays(X, frame, item_ids=item_ids)
+    def from_frame(
+        cls, X: Features, frame: pd.DataFrame, *, item_ids: Collection[Any] | None = None, soft: bool = False
+    ) -> "PairData":
+        """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator and weight."""
+        return cls.from_arrays(X, frame, item_ids=item_ids, soft=soft)
 
     @classmethod
-    def read(cls, features: str | Path, pairs: str | Path, *, id_column: str | None = None) -> "PairData":
-        """Read features (.npy, .npz, .csv, .parquet) and pairs (.csv, .parquet); ``id_column`` names items in a feature table."""
-        from pdcc.data.io import read_features, read_table
+    def read(
+        cls, features: str | Path, pairs: str | Path, *, id_column: str | None = None, **reading: Any
+    ) -> "PairData":
+        """Read features (.npy, .npz, .csv, .parquet) and answers; ``id_column`` names items in a feature table.
 
+        ``reading``: options of ``read_answers``, whose notes are logged.
+        """
         X, ids = read_features(features, id_column=id_column)
-        return cls.from_frame(X, read_table(pairs), item_ids=ids)
+        read = read_answers(pairs, item_ids=ids, **reading)
+        for note in read.notes:
+            logger.info(note)
+        return cls.from_arrays(X, read, item_ids=ids)
 
     def subset(self, index: NDArray[Any]) -> "PairData":
         """The same items with only the pairs ``index`` (numbers or a mask)."""
@@ -104,6 +126,8 @@ class PairData:
             j=self.j[index],
             similar=self.similar[index],
             annotator=None if self.annotator is None else self.annotator[index],
+            soft=None if self.soft is None else self.soft[index],
+            weight=None if self.weight is None else self.weight[index],
         )
 
     def recode(self, names: tuple[Any, ...]) -> "PairData":
@@ -127,10 +151,13 @@ class PairData:
         return np.asarray(np.unique(low * self.n_items + high, return_inverse=True)[1], dtype=np.int64)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the pairs and their answers, in their order."""
+        """SHA-256 of the pairs, their answers and, where there are any, degrees and weights, in their order."""
         digest = hashlib.sha256()
         for part in (self.i, self.j, self.similar):
             digest.update(np.ascontiguousarray(part).tobytes())
+        for name, more in (("soft", self.soft), ("weight", self.weight)):
+            if more is not None:
+                digest.update(name.encode() + np.ascontiguousarray(more).tobytes())
         return digest.hexdigest()
 
 

@@ -14,6 +14,7 @@ from pdcc.arrays import Features, Ints
 from pdcc.auto.sweep import VOLUMES, select_volume
 from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans
 from pdcc.data.answers import PairAnswers, as_answers
+from pdcc.data.reading import ReadAnswers
 from pdcc.estimator import VanillaDCC, VolMaxDCC
 from pdcc.validation import check_features
 
@@ -49,17 +50,17 @@ class SelectedVolume(VolMaxDCC):
     def fit(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
     ) -> Self:
         """Select, then fit to all answers."""
         asked, plain = self.volume, VolMaxDCC(**self.get_params())
         features = check_features(X)
-        y = as_answers(X, len(features), pairs, similar, annotators)
-        self.selection_ = select_volume(
-            features, y.pairs, y.similar, y.annotators, estimator=plain, random_state=self.random_state, progress=False
-        )
+        y = as_answers(X, len(features), pairs, similar, annotators, weights=weights, soft=soft)
+        self.selection_ = select_volume(features, y, estimator=plain, random_state=self.random_state, progress=False)
         self.volume = self.selection_.value
         try:
             return super().fit(X, y)

@@ -9,6 +9,7 @@ from tqdm.auto import tqdm
 
 from pdcc.accuracy.folds import AGAIN, fit_again
 from pdcc.arrays import Bools, Float32, Float64
+from pdcc.data.degrees import weighed
 from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 from pdcc.identifiability import conditions as c
@@ -108,7 +109,7 @@ def _restarts(
 
     def terms(F: Tensor, agreement: Tensor) -> tuple[Float64, float]:
         volume = fitted.model.volume * float(log_volume(F)) if fitted.model.volume > 0 else 0.0
-        return pair_nll(F, agreement, pairs).double().cpu().numpy(), -volume
+        return weighed(pair_nll(F, agreement, pairs).double().cpu().numpy(), shown), -volume
 
     own = terms(x.new_tensor(point), fitted.pair_agreement(pairs))
     others, found = [], []

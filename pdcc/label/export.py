@@ -3,19 +3,18 @@
 import csv
 import io
 
+from pdcc.errors import safe_cell
 from pdcc.label.store import Store
 
 HEADER = ("i", "j", "similar", "annotator", "chosen_by", "probability")
 SIMILAR = {"same": "1", "different": "0", "unsure": "unsure"}
-# How text begins that a spreadsheet takes for a formula.
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def answers_csv(store: Store, *, safe: bool = False) -> bytes:
     """All answers that are not withdrawn. Ids and names as they are or, ``safe`` for a spreadsheet, with ' before a formula."""
 
     def cell(text: str) -> str:
-        return f"'{text}" if safe and text.startswith(FORMULA) else text
+        return str(safe_cell(text)) if safe else text
 
     file = io.StringIO(newline="")
     table = csv.writer(file)

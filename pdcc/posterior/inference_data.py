@@ -10,9 +10,11 @@ import torch
 from numpy.typing import NDArray
 
 from pdcc.arrays import Bools, Float32, Float64, Ints
+from pdcc.data.degrees import counts, degree
 from pdcc.data.pairs import PairData
 from pdcc.inference.variational import SampleStatus
 from pdcc.models import answer_logits
+from pdcc.models.objective import answer_nll
 from pdcc.posterior.draws import SampleConfig, Sampled, draw_agreement
 from pdcc.posterior.measured import calibration
 from pdcc.posterior.squeeze import IdentifiedSet
@@ -41,6 +43,8 @@ def to_inference_data(
 ) -> Any:
     """ArviZ's InferenceData: posterior, posterior_predictive, log_likelihood, observed_data, constant_data.
 
+    log_likelihood is what an answer adds to the log density: by its degree and times its weight, which constant_data then holds.
+
     Everything of the size draws x pairs is int8 or float32 and filled one draw at a time: 500 draws of 10,000 pairs and items
     and ten clusters come to 225 MB. ``identified``: how far other memberships make every answer as likely, beside the posterior.
     """
@@ -50,7 +54,7 @@ def to_inference_data(
     M = len(data)
     rng = np.random.default_rng(how.seed)
     similar = data.similar.astype(np.int8)
-    sign = torch.as_tensor(2.0 * similar - 1)
+    y, weight = torch.as_tensor(degree(data)), torch.as_tensor(counts(data))
     loglik, predicted = np.empty((C, S, M), np.float32), np.empty((C, S, M), np.int8)
     i, j = torch.as_tensor(data.i), torch.as_tensor(data.j)
     for c, s in np.ndindex(C, S):
@@ -59,7 +63,7 @@ def to_inference_data(
         logits = answer_logits(
             F[i], F[j], agreement, None if drawn.by_annotator is None else torch.as_tensor(data.annotator)
         )
-        loglik[c, s] = torch.nn.functional.logsigmoid(sign * logits).float().numpy()
+        loglik[c, s] = (-weight * answer_nll(logits, y)).float().numpy()
         predicted[c, s] = rng.random(M) < torch.sigmoid(logits).numpy()
     posterior: dict[str, Any] = {"memberships": drawn.memberships, "agreement": drawn.agreement}
     dims = {
@@ -75,6 +79,9 @@ def to_inference_data(
     constant: dict[str, Any] = {"i": data.i, "j": data.j}
     if data.annotator is not None:
         constant["annotator"], dims["annotator"] = data.annotator, ["pair"]
+    for name, part in (("soft", data.soft), ("weight", data.weight)):
+        if part is not None:
+            constant[name], dims[name] = part, ["pair"]
     numbers = list(range(K))
     items = list(range(data.n_items)) if data.item_ids is None else [str(name) for name in data.item_ids]
     coords = {"item": items, "cluster": numbers, "cluster_b": numbers, "observed": numbers, "pair": list(range(M))}
@@ -131,11 +138,16 @@ class Posterior:
 
 
 def read_posterior(idata: Any) -> Posterior:
-    """Check and take the answers and their log-likelihood out of an ``arviz.InferenceData``."""
+    """Check and take the answers and their log-likelihood out of an ``arviz.InferenceData``; these checks are for plain answers."""
     groups = {"observed_data": ("similar",), "log_likelihood": ("similar",), "constant_data": ("i", "j")}
     for group, names in groups.items():
         for name in names:
             take(idata, group, name)
+    for name in ("soft", "weight"):
+        if name in idata.constant_data:
+            raise ValueError(
+                f"idata: expected plain answers that count alike, found answers with {name}. Draw a posterior of the plain ones to check it."
+            )
     y = take(idata, "observed_data", "similar")
     i, j = take(idata, "constant_data", "i").astype(np.int64), take(idata, "constant_data", "j").astype(np.int64)
     ll = take(idata, "log_likelihood", "similar")

@@ -69,7 +69,9 @@ def last_layer_of(
     known = pair_agreement(fitted, guide, tensors(data, x))
     confusion = uncertain_confusion(fitted.confusion, K, shift, known)
     fixed, volume = w if only_confusion else None, fitted.volume if regularised else 0.0
-    model = LastLayerModel(fitted, G.shape[1], scale, len(data), confusion, fixed, volume=volume).to(x.device)
+    model = LastLayerModel(
+        fitted, G.shape[1], scale, len(data), confusion, fixed, pairs.total_weight, volume=volume
+    ).to(x.device)
     start = {} if only_confusion else {"weight": w}
     if not isinstance(confusion, KnownConfusion):
         start |= {name: sites[name] for name in ("confusion_columns", "agreement_logits") if name in sites}
@@ -83,16 +85,16 @@ def last_layer_of(
             "sites: expected something uncertain, found a confusion 'none' and memberships held fixed. Use sites='last-layer'."
         )
     every = torch.arange(len(pairs), device=x.device)
-    return LastLayer(
-        model, PairBatch(G, pairs.similar, every, torch.cat([pairs.i, pairs.j]), annotator=pairs.annotator), start
-    )
+    ends = torch.cat([pairs.i, pairs.j])
+    batch = PairBatch(G, pairs.similar, every, ends, annotator=pairs.annotator, weight=pairs.weight)
+    return LastLayer(model, batch, start)
 
 
 def double(layer: LastLayer) -> LastLayer:
     """The same problem in float64."""
     batch = layer.batch
-    similar = None if batch.similar is None else batch.similar.double()
-    batch = replace(batch, x=batch.x.double(), similar=similar)
+    similar, weight = (None if part is None else part.double() for part in (batch.similar, batch.weight))
+    batch = replace(batch, x=batch.x.double(), similar=similar, weight=weight)
     return LastLayer(layer.model.double(), batch, {k: v.double() for k, v in layer.start.items()})
 
 
@@ -145,6 +147,6 @@ def prior_memberships(layer: LastLayer, draws: int, seed: int) -> Float32:
     """
     model, x = layer.model, layer.batch.x
     some = x[:: max(1, len(x) // ITEMS_OF_TILT)]  # the normalised volume of some items is on the scale of all
-    weight = model.n_pairs * model.volume
+    weight = model.total_weight * model.volume
     weights = tilted_prior(some, model.scale, weight, model.zero.shape[1], draws=draws, seed=seed)
     return np.stack([torch.softmax(x @ w, -1).cpu().numpy() for w in weights])

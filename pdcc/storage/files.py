@@ -31,7 +31,7 @@ def _machine() -> Iterator[str]:
 
 # A run directory is known by this file; the others of a run are named by what they hold and their content.
 RUN_MARK = "run.json"
-RUN_FILE = re.compile(r"(model|pairs|features)-[0-9a-f]{12}\.(safetensors|npy)")
+RUN_FILE = re.compile(r"(model|pairs|features|reading)-[0-9a-f]{12}\.(safetensors|npy|json)")
 # Files that are being written carry the machine and the process, so that those of a dead one are known.
 HOST = hashlib.sha256("".join(_machine()).encode()).hexdigest()[:8]
 PARTIAL = re.compile(r"\.pdcc-([0-9a-f]{8})-([0-9]+)-.*\.partial")

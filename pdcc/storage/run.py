@@ -16,6 +16,7 @@ from pdcc.arrays import Floats
 from pdcc.data.columns import column_names
 from pdcc.data.io import read_features
 from pdcc.data.pairs import PairData
+from pdcc.data.reading import ReadAnswers
 from pdcc.errors import ArtifactError
 from pdcc.storage import model
 from pdcc.storage.files import file_hash, load_state, pack_state, read_json, write_atomic
@@ -23,25 +24,31 @@ from pdcc.storage.model import BEGUN, DESCRIPTION, UNFINISHED, check_place, file
 from pdcc.validation import check_features
 
 CHECKPOINTS = f"{UNFINISHED}/{model.CHECKPOINTS}"
-PAIRS, FEATURES = "pairs.safetensors", "features.npy"
+PAIRS, FEATURES, READING = "pairs.safetensors", "features.npy", "reading.json"
 # What users call what a run remembers.
-WORDS = {"features_sha256": "the features file", "pairs_sha256": "the pairs file", "random_state": "the seed"}
+WORDS = {
+    "features_sha256": "the features file", "pairs_sha256": "the pairs file", "random_state": "the seed",
+    "reading": "how the pairs file is read",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a run's data came from: paths and SHA-256 of the two files."""
+    """Where a run's data came from: paths and SHA-256 of the two files. reading: options of ``read_answers`` that are not the usual ones, or None."""
 
     features: str
     features_sha256: str
     pairs: str
     pairs_sha256: str
     id_column: str | None
+    reading: dict[str, Any] | None = None
 
     @classmethod
-    def of(cls, features: Path, pairs: Path, id_column: str | None) -> "Source":
+    def of(cls, features: Path, pairs: Path, id_column: str | None, reading: dict[str, Any] | None = None) -> "Source":
         """Look at the files now."""
-        return cls(str(features.resolve()), file_hash(features), str(pairs.resolve()), file_hash(pairs), id_column)
+        hashes = {"features_sha256": file_hash(features), "pairs_sha256": file_hash(pairs)}
+        paths = {"features": str(features.resolve()), "pairs": str(pairs.resolve())}
+        return cls(**paths, **hashes, id_column=id_column, reading=reading or None)
 
 
 def begin(run: Path, source: Source, options: dict[str, Any], *, resume: bool, overwrite: bool) -> bool:
@@ -103,17 +110,25 @@ def finish(
     source: Source | str,
     options: dict[str, Any] | None = None,
     X: Floats | None = None,
+    read: ReadAnswers | None = None,
 ) -> None:
-    """Put a described estimator, its pairs, and features that came from no file (X) in place, and drop what was unfinished."""
+    """Put a described estimator, its pairs, and features that came from no file (X) in place, and drop what was unfinished.
+
+    read: how the answers were read; what it says of them, and those that it set aside, are kept too.
+    """
     parts = {"i": torch.as_tensor(data.i), "j": torch.as_tensor(data.j), "similar": torch.as_tensor(data.similar)}
-    if data.annotator is not None:
-        parts["annotator"] = torch.as_tensor(data.annotator)
+    more = {"annotator": data.annotator, "soft": data.soft, "weight": data.weight}
+    parts |= {name: torch.as_tensor(part) for name, part in more.items() if part is not None}
     names = [str(name) for name in data.annotator_names]
     files = {PAIRS: pack_state(parts, {"annotator_names": names})}
     if X is not None:
         file = io.BytesIO()
         np.save(file, X, allow_pickle=False)
         files[FEATURES] = file.getvalue()
+    if read is not None and (read.notes or len(read.unreadable)):
+        aside = {name: getattr(read, name).astype(object).to_dict("records") for name in ("unsure", "unreadable")}
+        told = {"format": read.format, "n_rows": read.n_rows, "notes": read.notes, **aside}
+        files[READING] = json.dumps(told, indent=1, default=str).encode()
     extra = {"source": source if isinstance(source, str) else vars(source), "options": options}
     save_run(run, tensors, description, extra=extra, files=files)
     shutil.rmtree(run / UNFINISHED, ignore_errors=True)
@@ -136,17 +151,26 @@ def read_data(run: Path, features: Path | None = None) -> PairData:
         )
     X, ids = read_features(path, id_column=id_column)
     stored, meta = load_state(answers)
+    more = {name: stored[name].numpy() if name in stored else None for name in ("annotator", "soft", "weight")}
     # As they were fitted, codes of annotators included: the held-out annotators are drawn by their codes.
     return PairData(
         features=check_features(X),
         i=stored["i"].numpy(),
         j=stored["j"].numpy(),
         similar=stored["similar"].numpy(),
-        annotator=stored["annotator"].numpy() if "annotator" in stored else None,
+        annotator=more["annotator"],
+        soft=more["soft"],
+        weight=more["weight"],
         annotator_names=tuple(meta["annotator_names"]),
         item_ids=ids,
         feature_names=column_names(X),
     )
+
+
+def reading_of(run: Path) -> dict[str, Any] | None:
+    """How the answers of a run were read: format, n_rows, notes, and the rows that were unsure or unreadable; None where nothing was said."""
+    body = read_description(run)
+    return read_json(file_of(run, body, READING)) if READING in body["files"] else None
 
 
 def features_of(run: Path, body: dict[str, Any]) -> tuple[Path, str | None, str]:

@@ -1,0 +1,78 @@
+"""pdcc diagnose."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pdcc.cli.app import Seed, app, say
+
+
+@app.command()
+def diagnose(
+    run: Annotated[Path, typer.Argument(help="Directory of a finished run.")],
+    features: Annotated[
+        Path | None, typer.Option(help="Where the features are now, if they moved since the fit.")
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write, besides the text.")] = None,
+    items: Annotated[
+        Path | None,
+        typer.Option(help="CSV to write: every item's label, probability, whether it is settled, and label set."),
+    ] = None,
+    trusted: Annotated[
+        Path | None, typer.Option(help="Table of items whose label is known (columns item, label), drawn at random.")
+    ] = None,
+    target: Annotated[float, typer.Option(help="The accuracy that would do.")] = 0.8,
+    level: Annotated[float, typer.Option(help="How sure a set of labels must be.")] = 0.95,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer fits and draws, wider intervals.")] = False,
+    draws: Annotated[int | None, typer.Option(help="Posterior draws (60; quick: 20).")] = None,
+    restarts: Annotated[
+        int | None, typer.Option(help="Fits of the same answers from new starts (4; quick: 2, which support nothing).")
+    ] = None,
+    eps: Annotated[float, typer.Option(help="Tolerance of the scatter condition.")] = 0.05,
+    seed: Seed = 0,
+    strict: Annotated[
+        str | None,
+        typer.Option(
+            "--strict", help="Exit with 1 unless this is supported: labels, items, clusters, memberships, model."
+        ),
+    ] = None,
+) -> None:
+    """Say how right the labels of RUN are, what is settled, and what more answers would do.
+
+    Example: pdcc diagnose run -o diagnosis.json --items items.csv
+    """
+    import json
+
+    from pdcc.data.io import read_table
+    from pdcc.estimator import VolMaxDCC
+    from pdcc.identifiability.diagnose import diagnose as run_diagnosis
+    from pdcc.identifiability.verdict import Question
+    from pdcc.storage import run as runs
+    from pdcc.storage.files import check_output, write_atomic
+    from pdcc.storage.model import read_description
+
+    if strict is not None and strict not in list(Question):
+        raise ValueError(
+            f"--strict: expected one of {', '.join(Question)}, found {strict!r}. Choose the question to judge."
+        )
+    estimator = VolMaxDCC.load(run)
+    read = [runs.features_of(run, read_description(run))[0] if features is None else features]
+    read += [] if trusted is None else [trusted]
+    target_file = None if output is None else check_output(output, read)
+    items_file = None if items is None else check_output(items, read if output is None else [*read, output])
+    data = runs.read_data(run, features)
+    found = run_diagnosis(
+        estimator.fitted_, data, trusted=None if trusted is None else read_table(trusted), target=target, level=level,
+        quick=quick, draws=draws, n_restarts=restarts, eps=eps, random_state=seed, progress=sys.stderr.isatty(),
+    )  # fmt: skip
+    say(str(found))
+    if target_file is not None:
+        write_atomic(target_file, json.dumps(found.to_dict(), indent=1).encode())
+        say(f"\nAll of it, with every number, is in {output}.")
+    if items_file is not None:
+        write_atomic(items_file, found.items.to_csv(index=False).encode())
+        say(f"\nEvery item's label, its probability and label set are in {items}.")
+    if strict is not None and found.verdicts[Question(strict)] != "supported":
+        raise typer.Exit(1)

@@ -1,0 +1,120 @@
+"""How people write an answer: words and numbers for "same", "different" and "no opinion", and what each of them comes to."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import pandas as pd
+
+SAME = ("yes", "y", "same", "similar", "match", "true", "t", "must-link", "must link", "must_link", "mustlink")
+DIFFERENT = (
+    "no", "n", "different", "dissimilar", "distinct", "false", "f", "cannot-link", "cannot link", "cannot_link", "cannotlink",
+)  # fmt: skip
+# An empty cell is how most tools write a question that was skipped.
+UNSURE = (
+    "", "unsure", "not sure", "uncertain", "undecided", "unknown", "skip", "skipped", "?", "-", "don't know", "dont know",
+    "do not know", "idk", "cannot decide", "can't decide", "cant decide", "can not decide", "na", "n/a", "nan", "null", "none",
+)  # fmt: skip
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
+# The grades of DURel: 1 unrelated, 2 distantly related, 3 closely related, 4 identical.
+LOWEST, HIGHEST = 1, 4
+
+
+class Scale(StrEnum):
+    """What numbers mean."""
+
+    PLAIN = "0 and 1, or -1 and 1"
+    UNIT = "from 0 to 1"
+    GRADES = "from 1 to 4"
+
+
+@dataclass(frozen=True)
+class Said:
+    """What an answer comes to: ``degree`` in [0, 1]; or else ``unsure``, or what is wrong with it, ``trouble``."""
+
+    degree: float | None = None
+    trouble: str | None = None
+
+    @property
+    def unsure(self) -> bool:
+        """No opinion."""
+        return self.degree is None and self.trouble is None
+
+
+GRADED = "a graded answer"
+
+
+def text_of(value: Any) -> str:
+    """A cell of any table as the text that a file would hold; a missing one is empty."""
+    if isinstance(value, str):
+        return value.strip()
+    if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value).strip()
+
+
+def number_of(text: str, *, comma: bool) -> float | None:
+    """The number that a text spells, with a decimal comma where ``comma``; None for any other text."""
+    plain = text.replace(",", ".") if comma and text.count(",") == 1 and "." not in text else text
+    if not NUMBER.fullmatch(plain):
+        return None
+    found = float(plain)
+    return found if math.isfinite(found) else None
+
+
+def scale_of(texts: Iterable[str], *, comma: bool) -> Scale:
+    """What numbers mean that were asked to be taken as degrees: grades from 1 to 4 where one is above 1 and none below, else from 0 to 1."""
+    numbers = [n for n in (number_of(t, comma=comma) for t in texts) if n is not None]
+    if set(numbers) <= {-1.0, 1.0}:
+        return Scale.PLAIN
+    graded = numbers and max(numbers) > 1 and min(numbers) >= LOWEST and max(numbers) <= HIGHEST
+    return Scale.GRADES if graded else Scale.UNIT
+
+
+def meanings(texts: Iterable[str], scale: Scale, *, comma: bool, zero_is_unsure: bool = False) -> dict[str, Said]:
+    """What each distinct text means. ``zero_is_unsure``: as DURel has it, 0 is "cannot decide"."""
+    distinct = set(texts)
+    signed = scale is Scale.PLAIN and any(number_of(t, comma=comma) == -1 for t in distinct)
+    return {t: _meaning(t, scale, comma=comma, signed=signed, zero_is_unsure=zero_is_unsure) for t in distinct}
+
+
+def _meaning(text: str, scale: Scale, *, comma: bool, signed: bool, zero_is_unsure: bool) -> Said:
+    word = " ".join(text.replace("\N{RIGHT SINGLE QUOTATION MARK}", "'").casefold().split())
+    if word in UNSURE:
+        return Said()
+    if word in SAME:
+        return Said(1.0)
+    if word in DIFFERENT:
+        return Said(0.0)
+    number = number_of(text, comma=comma)
+    if number is None:
+        return Said(trouble="not a word for an answer")
+    if number == 0 and zero_is_unsure:
+        return Said()
+    if scale is Scale.GRADES:
+        fits = LOWEST <= number <= HIGHEST
+        return Said((number - LOWEST) / (HIGHEST - LOWEST)) if fits else Said(trouble=f"not {scale}")
+    if scale is Scale.UNIT:
+        return Said(number) if 0 <= number <= 1 else Said(trouble=f"not {scale}")
+    if number == 0 and signed:
+        return Said(trouble="0 beside -1, which may mean different or unsure")
+    if number in (-1, 0, 1):
+        return Said(float(number == 1))
+    graded = 0 < number < 1 or LOWEST < number <= HIGHEST
+    return Said(trouble=GRADED if graded else f"not {scale}")
+
+
+def counted(texts: Iterable[str]) -> str:
+    """Texts and how often each occurs, for people: 'unsure', or 'unsure' (10) or empty (2)."""
+    found = Counter(texts).most_common()
+    names = [repr(text) if text else "empty" for text, _ in found]
+    if len(found) == 1:
+        return names[0]
+    shown = [f"{name} ({n})" for name, (_, n) in zip(names, found, strict=True)]
+    return ", ".join(shown[:-1]) + f" or {shown[-1]}"
