@@ -1,4 +1,4 @@
-"""The command line: pdcc demo, fit, predict, diagnose, simulate, bench."""
+"""The command line: pdcc demo, fit, predict, diagnose, report, simulate, bench."""
 
 import contextlib
 import errno
@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from pdcc.errors import printable
+from pdcc.report.command import report as write_report
 
 # The machine is out of space, not the input wrong.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -350,6 +351,9 @@ def demo(
     with claimed(output):
         for line in run_demo(output, seed):
             say(line)
+
+
+app.command("report")(write_report)
 
 
 def _number_or_auto(name: str, value: str, kind: Callable[[str], float] = float) -> float | str:

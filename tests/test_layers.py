@@ -35,6 +35,7 @@ FLOW = (
     ("identifiability",),
     ("baselines",),
     ("plots",),
+    ("report",),
     ("experiments",),
     ("cli", "__main__"),
 )

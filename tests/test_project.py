@@ -60,6 +60,7 @@ def test_a_wheel_works_in_an_empty_environment(tmp_path):
     assert out.count(str(home)) == 2
     assert (site / "pdcc" / "py.typed").exists()
     assert (site / "pdcc" / "experiments" / "paper" / "published.csv").exists()
+    assert (site / "pdcc" / "report" / "templates" / "page.html").exists()
     assert "Usage" in run(python, "-E", "-W", "ignore", "-m", "pdcc", "--help", cwd=elsewhere)
     script = (
         (site / "bin" / "pdcc").read_text().split("\n", 1)[1]

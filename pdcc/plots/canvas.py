@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import: only when something is drawn
@@ -43,7 +44,7 @@ def marker(k: int) -> str:
     return "os^vD"[k // len(COLOURS) % 5]
 
 
-def on_colour(background: tuple[float, float, float, float]) -> str:
+def on_colour(background: Sequence[float]) -> str:
     """Words on a colour (red, green, blue, opacity, each from 0 to 1): black or white, whichever stands out more (WCAG's contrast)."""
     parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in background[:3]]
     luminance = 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]

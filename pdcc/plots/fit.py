@@ -269,8 +269,9 @@ def _heat_map(value: ArrayLike, name: str, title: str, x: str, y: str, ax: Axes 
     size = 10 if K <= 6 else 8 if K <= 12 else 6
     for row, column in np.ndindex(array.shape) if K <= _MOST_NUMBERED else ():
         value_here = array[row, column]
-        shade = on_colour(blues(value_here / top))
-        ax.text(column, row, f"{value_here:.2f}", ha="center", va="center", color=shade, fontsize=size)
+        shade = on_colour(np.asarray(blues(value_here / top)).tolist())
+        words = ax.text(column, row, f"{value_here:.2f}", ha="center", va="center", color=shade, fontsize=size)
+        words.set_in_layout(False)  # they lie inside, and measuring a few hundred takes time
     step = -(-K // _MOST_NUMBERED)
     ax.set_xticks(range(0, K, step))
     ax.set_yticks(range(0, K, step))

@@ -73,7 +73,8 @@ def plot_map(
         mine = at[y == label]
         number = int(label) if isinstance(label, np.integer) else k
         ax.scatter(
-            *mine.T,
+            mine[:, 0],
+            mine[:, 1],
             s=11,
             color=colour(number),
             marker=marker(number),
@@ -82,7 +83,9 @@ def plot_map(
             label=f"cluster {label}",
         )
     if open_.any():
-        ax.scatter(*at[open_].T, s=34, facecolor="none", edgecolor=INK, linewidth=0.8, label="not settled")
+        ax.scatter(
+            at[open_, 0], at[open_, 1], s=28, facecolor="none", edgecolor=INK, linewidth=0.6, label="not settled"
+        )
     ax.set_xticks([])
     ax.set_yticks([])
     ax.set(xlabel="the two directions in which clusters differ most", aspect="equal")

@@ -66,16 +66,17 @@ def plot_outlook(outlook: Outlook, *, ax: Axes | None = None) -> Axes:
     ax.set_xscale("log")
     ax.plot(answers, accuracy, color=COLOURS[0], marker="o", markersize=5, label="as estimated")
     ax.axhline(outlook.goal, color=INK, linewidth=0.9, linestyle=":", zorder=0, label=f"goal, {_percent(outlook.goal)}")
-    if math.isfinite(outlook.more) and outlook.more <= FARTHEST * outlook.n_answers:
-        end = outlook.n_answers + outlook.more
+    end = outlook.n_answers + outlook.more if outlook.more <= FARTHEST * outlook.n_answers else math.inf
+    if math.isfinite(end):
         ax.plot([answers[-1], end], [accuracy[-1], outlook.goal], color=COLOURS[0], linestyle="--", label="carried on")
         reach = [outlook.n_answers + min(m, FARTHEST * outlook.n_answers) for m in outlook.interval]
         ax.plot(
             reach, [outlook.goal] * 2, color=COLOURS[1], linewidth=2.5, solid_capstyle="butt", label="90 % interval"
         )
         ax.plot([end], [outlook.goal], marker="*", markersize=11, color=COLOURS[1], linestyle="none")
-    ticks = [m for m in answers if m <= 0.6 * answers[-1]] + [answers[-1]]
-    ax.set_xticks(ticks, [f"{m:,.0f}" for m in ticks])
+    ends = [answers[-1], end] if math.isfinite(end) else [answers[-1]]
+    ticks = [m for m in answers if m <= 0.6 * answers[-1]] + [m for m in ends if m == ends[-1] or m <= 0.6 * ends[-1]]
+    ax.set_xticks(ticks, [f"{float(f'{m:.2g}') if m == end else m:,.0f}" for m in ticks])
     ax.minorticks_off()
     ax.yaxis.set_major_formatter(_percent)
     ax.set(xlabel="answers", ylabel="labels that are right")
@@ -130,7 +131,7 @@ def _goal(ax: Axes, target: float) -> None:
 
 
 def _percent(value: float, _: Any = None) -> str:
-    return f"{100 * value:.0f} %"
+    return f"{round(100 * value, 1):g} %"
 
 
 def _three(found: Estimate) -> tuple[float, float, float]:

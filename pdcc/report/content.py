@@ -6,7 +6,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pdcc.arrays import Float64, Floats, Ints
 from pdcc.criticism.calibration import Calibration
@@ -44,10 +46,13 @@ class Facts:
 
 @dataclass(frozen=True)
 class Looks:
-    """What items look like to a person: text and image file, by row number, where given."""
+    """What items look like to a person, by row number, where given: texts, and images as files or as pixels.
+
+    Pixels are whole numbers from 0 to 255 (uint8), of shape (height, width) or (height, width, 3).
+    """
 
     texts: Mapping[int, str] = field(default_factory=dict)
-    images: Mapping[int, Path] = field(default_factory=dict)
+    images: Mapping[int, Path | NDArray[np.uint8]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

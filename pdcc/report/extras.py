@@ -1,6 +1,6 @@
 """What an estimator may know besides: doubtful answers, reliability of annotators, pairs to ask next."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +44,7 @@ def compute_extras(estimator: PairEstimator, X: Any, data: PairData) -> Extras:
         if known is None:
             absent[part] = UNKNOWN
             return None
-        if not isinstance(known, Callable):
+        if not callable(known):
             return known
         try:
             return known(*arguments, **options)

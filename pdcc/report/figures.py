@@ -53,7 +53,7 @@ def _drawn(
 ) -> Drawing:
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height), layout="tight")
+    figure = Figure(figsize=(width, height), dpi=72)
     plot(figure.add_subplot())
     return Drawing(as_svg(figure, f"figure-{name}", title, says), caption)
 
@@ -116,9 +116,10 @@ def _map(content: ReportContent) -> Drawing | None:
     )
     ringed = "" if marked is None else f" {int(marked.sum()):,} of them, ringed, are not settled."
     return _drawn(
-        "map", 4.3, lambda ax: plots.plot_map(content.sampled, labels, unsettled=marked, ax=ax), "Map of the items",
+        "map", 4.6, lambda ax: plots.plot_map(content.sampled, labels, unsettled=marked, ax=ax), "Map of the items",
         f"{of}, coloured by cluster.{ringed} The cluster cards say in words which clusters are confounded.",
         f"{of} in the two directions of their features in which the clusters differ most.{ringed} Clusters may be further apart in other directions.",
+        width=6.6,
     )  # fmt: skip
 
 

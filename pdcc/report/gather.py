@@ -14,7 +14,7 @@ from pdcc.data.pairs import PairData
 from pdcc.errors import ArtifactError
 from pdcc.estimator import VanillaDCC, VolMaxDCC
 from pdcc.identifiability.diagnose import Diagnosis, diagnose
-from pdcc.report.content import Facts, Part, ReportContent
+from pdcc.report.content import Facts, Looks, Part, ReportContent
 from pdcc.report.extras import Extras, compute_extras
 from pdcc.report.looks import read_looks
 from pdcc.storage import run as runs
@@ -24,7 +24,7 @@ from pdcc.storage.provenance import package_versions
 
 ESTIMATORS: dict[str, type[PairEstimator]] = {"VolMaxDCC": VolMaxDCC, "VanillaDCC": VanillaDCC}
 # A map of more items is a blot, and a large one: so many are drawn, and of every cluster at least so many of them.
-MOST_DRAWN, FEWEST_DRAWN = 1200, 15
+MOST_DRAWN, FEWEST_DRAWN = 1500, 15
 # Fewer held-out answers say nothing about calibration.
 FEWEST_HELD_OUT = 30
 # Parameters that say nothing about the result.
@@ -38,6 +38,7 @@ def gather(
     features: str | Path | None = None,
     items: str | Path | None = None,
     images: str | Path | None = None,
+    looks: Looks | None = None,
     diagnosis: Diagnosis | None = None,
     extras: Extras | None = None,
     compute: bool = True,
@@ -49,7 +50,7 @@ def gather(
 
     Args:
         run: its directory. features: where they are now, if they moved. items: a table of what items say, images: a folder of what
-            they look like; see ``pdcc.report.looks.read_looks``.
+            they look like (see ``pdcc.report.looks.read_looks``); looks: both, where they are in memory.
         diagnosis, extras: where they are known already. compute: whether to compute what is not given; it takes new fits.
         quick: a quicker diagnosis, with wider intervals.
     """
@@ -62,7 +63,7 @@ def gather(
     estimator = ESTIMATORS[body["estimator"]].load(place)
     data = runs.read_data(place, None if features is None else as_path(features))
     return gather_fit(
-        estimator, data, facts=_facts(place, body), items=items, images=images, diagnosis=diagnosis, extras=extras,
+        estimator, data, facts=_facts(place, body), items=items, images=images, looks=looks, diagnosis=diagnosis, extras=extras,
         compute=compute, quick=quick, random_state=random_state, progress=progress,
     )  # fmt: skip
 
@@ -74,6 +75,7 @@ def gather_fit(
     facts: Facts | None = None,
     items: str | Path | None = None,
     images: str | Path | None = None,
+    looks: Looks | None = None,
     diagnosis: Diagnosis | None = None,
     extras: Extras | None = None,
     compute: bool = True,
@@ -84,7 +86,9 @@ def gather_fit(
     """The same for a fitted estimator and the data it was fitted to."""
     names = tuple(range(data.n_items)) if data.item_ids is None else tuple(data.item_ids.tolist())
     # Bad files are refused before anything long is computed.
-    looks = read_looks(names, None if items is None else as_path(items), None if images is None else as_path(images))
+    if looks is None:
+        files = [None if path is None else as_path(path) for path in (items, images)]
+        looks = read_looks(names, *files)
     absent: dict[Part, str] = {}
     if diagnosis is None and compute:
         diagnosis = diagnose(estimator.fitted_, data, quick=quick, random_state=random_state, progress=progress)

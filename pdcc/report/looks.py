@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pdcc.errors import PairDataError
 from pdcc.report.content import Looks
@@ -50,7 +52,9 @@ def read_looks(names: Sequence[Any], items: Path | None, images: Path | None) ->
     return Looks(texts, files)
 
 
-def thumbnails(images: Mapping[int, Path], rows: Sequence[int], budget: int = BUDGET) -> dict[int, str]:
+def thumbnails(
+    images: Mapping[int, Path | NDArray[np.uint8]], rows: Sequence[int], budget: int = BUDGET
+) -> dict[int, str]:
     """Thumbnails as data: addresses by row number, of the first of ``rows`` that the budget (characters) has room for."""
     found: dict[int, str] = {}
     for row in dict.fromkeys(rows):
@@ -64,16 +68,16 @@ def thumbnails(images: Mapping[int, Path], rows: Sequence[int], budget: int = BU
     return found
 
 
-def _draw(path: Path) -> str | None:
-    """A small JPEG of an image file as a data: address; None for what cannot be read as an image."""
+def _draw(source: Path | NDArray[np.uint8]) -> str | None:
+    """A small JPEG of an image as a data: address; None for what cannot be read as an image."""
     from PIL import Image
 
     try:
-        if path.stat().st_size > LARGEST:
+        if isinstance(source, Path) and source.stat().st_size > LARGEST:
             return None
         with warnings.catch_warnings():
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path) as image:
+            with Image.open(source) if isinstance(source, Path) else Image.fromarray(source) as image:
                 image.draft("RGB", (2 * SIDE, 2 * SIDE))
                 image.thumbnail((SIDE, SIDE))
                 # Transparent parts become white.

@@ -105,7 +105,7 @@ def of_verdict(content: ReportContent) -> Verdict | None:
 def _lead(found: Diagnosis) -> str:
     if found.accuracy:
         by = "judged by the trusted labels" if found.trusted else "as far as answers can tell"
-        return f"About {share(found.accuracy.estimate)} of the labels are right, {by}: between {interval(found.accuracy.low, found.accuracy.high)}, with 90 % confidence."
+        return f"About {share(found.accuracy.estimate)} of the labels are right, {by}: between {interval(found.accuracy.low, found.accuracy.high, ' and ')}, with a confidence of 90 %."
     if found.agreement:
         return f"About {share(found.agreement.estimate)} of the labels are those that the annotators themselves would give ({interval(found.agreement.low, found.agreement.high)}). Whether these are right, the answers cannot show."
     return "No claim is made about how many labels are right."
@@ -153,7 +153,7 @@ def of_clusters(content: ReportContent, images: Mapping[int, str]) -> tuple[Clus
     size = np.bincount(content.labels, minlength=content.n_clusters)
     cards = []
     for k, pure, doubtful in chosen_rows(content):
-        row: Mapping[str, Any] = {} if table is None else table.loc[k].to_dict()
+        row: Mapping[Any, Any] = {} if table is None else table.loc[k].to_dict()
         known = believed(content.diagnosis) and not missing(row.get("purity"))
         with_ = row.get("confounded_with")
         confounded = NONE

@@ -22,6 +22,8 @@ ATTRIBUTES = {
 # The page has a font and a way to draw images of its own.
 DROPPED = {"font-family", "font", "image-rendering", "font-variant", "font-stretch"}
 INKS = {INK, "#000000"}
+# What is drawn hollow shows the page; white words stand on colours of their own.
+HOLLOW = "#ffffff"
 NUMBER = re.compile(r"-?\d+\.\d{3,}")
 REFERENCE = re.compile(r"url\(#([^)]+)\)")
 HREF = "{http://www.w3.org/1999/xlink}href"
@@ -36,6 +38,7 @@ def as_svg(figure: "Figure", name: str, title: str, description: str) -> Markup:
         # A name in letters that matplotlib's font lacks is measured roughly, and shown in the reader's own font.
         warnings.filterwarnings("ignore", "Glyph")
         warnings.filterwarnings("ignore", "Tight layout")
+        figure.tight_layout()  # once: a layout engine would draw everything once more, to no other effect
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     root = ElementTree.fromstring(file.getvalue())
     for parent in root.iter():
@@ -98,6 +101,8 @@ def _plain_attributes(element: ElementTree.Element, name: str, used: set[str]) -
                 value = "currentColor"
             elif value == PALE:
                 element.set("class", f"pale-{key}")
+            elif value == HOLLOW and tag != "text":
+                element.set("class", f"hollow-{key}")
         elif "url(#" in value:
             value = REFERENCE.sub(lambda found: f"url(#{name}-{found[1]})", value)
         elif key != "viewBox":

@@ -10,7 +10,7 @@ import pandas as pd
 from pdcc.arrays import Ints
 from pdcc.report.content import ReportContent
 from pdcc.report.sections import ItemLine, item_line
-from pdcc.report.words import missing, number, share, shown
+from pdcc.report.words import interval, missing, number, share, shown
 
 # Rows of each table: the page is to stay small, and nobody reads more.
 MOST_ANSWERS, MOST_ANNOTATORS, MOST_SUGGESTED, MOST_COMPARED = 300, 100, 30, 40
@@ -97,7 +97,7 @@ def of_annotators(content: ReportContent) -> tuple[AnnotatorRow, ...]:
     return tuple(
         AnnotatorRow(
             _name(row["annotator"]), f"{int(row['answers']):,}", share(row["reliability"]),
-            f"{share(row['low'])} to {share(row['high'])}", _name(row["confuses"], 160), _name(row["flag"], 160),
+            interval(row["low"], row["high"]), _name(row["confuses"], 160), _name(row["flag"], 160),
         )
         for row in least_reliable(content.annotators, MOST_ANNOTATORS).to_dict(orient="records")
     )  # fmt: skip

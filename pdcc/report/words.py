@@ -16,9 +16,9 @@ def share(value: Any, digits: int = 0) -> str:
     return NONE if missing(value) else f"{100 * float(value):.{digits}f} %"
 
 
-def interval(low: Any, high: Any) -> str:
+def interval(low: Any, high: Any, between: str = " to ") -> str:
     """(0.91, 0.95) as "91 to 95 %"."""
-    return NONE if missing(low) or missing(high) else f"{100 * float(low):.0f} to {100 * float(high):.0f} %"
+    return NONE if missing(low) or missing(high) else f"{100 * float(low):.0f}{between}{100 * float(high):.0f} %"
 
 
 def estimate(found: Estimate) -> str:
