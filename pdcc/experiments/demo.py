@@ -13,9 +13,9 @@ from pdcc.errors import ArtifactError
 from pdcc.estimator import VanillaDCC, VolMaxDCC
 from pdcc.identifiability.diagnose import diagnose
 from pdcc.partition.kmeans import kmeans
+from pdcc.report.collect import gather
 from pdcc.report.content import Looks
-from pdcc.report.gather import gather
-from pdcc.report.render import render
+from pdcc.report.page import render
 from pdcc.storage import run as runs
 from pdcc.storage.files import write_atomic
 from pdcc.storage.model import DESCRIPTION, check_place

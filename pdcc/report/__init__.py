@@ -3,13 +3,13 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pdcc.report.collect import gather, gather_fit
     from pdcc.report.content import ReportContent
-    from pdcc.report.gather import gather, gather_fit
-    from pdcc.report.render import render, write_report
+    from pdcc.report.page import render, write_report
 
 __all__ = ["ReportContent", "gather", "gather_fit", "render", "write_report"]
 
-_HOMES = {"ReportContent": "content", "gather": "gather", "gather_fit": "gather", "render": "render", "write_report": "render"}  # fmt: skip
+_HOMES = {"ReportContent": "content", "gather": "collect", "gather_fit": "collect", "render": "page", "write_report": "page"}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -31,7 +31,7 @@ def report(
 
     Example: pdcc report run -o report.html --items items.csv
     """
-    from pdcc.report.render import write_report
+    from pdcc.report.page import write_report
 
     target = write_report(
         run, output, features=features, items=items, images=images, quick=quick, random_state=seed, progress=sys.stderr.isatty()

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pdcc.arrays import Float64, Ints
+from pdcc.errors import printable
 from pdcc.identifiability.diagnose import Diagnosis
 from pdcc.identifiability.verdict import Overall, Question
 from pdcc.report.content import ReportContent
@@ -99,7 +100,7 @@ def of_verdict(content: ReportContent) -> Verdict | None:
         ConditionRow(c.title, str(c.verdict), NONE if c.probability is None else _range(c.probability), c.theorem)
         for c in found.conditions
     )
-    return Verdict(_lead(found), _detail(found), rows, conditions, tuple(found.advice))
+    return Verdict(_lead(found), _detail(found), rows, conditions, tuple(printable(a) for a in found.advice))
 
 
 def _lead(found: Diagnosis) -> str:

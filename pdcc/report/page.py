@@ -11,9 +11,9 @@ from markupsafe import Markup
 
 from pdcc.errors import printable
 from pdcc.report import tables
+from pdcc.report.collect import gather
 from pdcc.report.content import Part, ReportContent
 from pdcc.report.figures import draw_all
-from pdcc.report.gather import gather
 from pdcc.report.looks import thumbnails
 from pdcc.report.sections import MOST_CARDS, believed, chosen_rows, of_clusters, of_verdict
 from pdcc.report.words import shown
