@@ -202,8 +202,8 @@ def test_accuracy_and_purity_draw_estimates_and_intervals():
     labels = np.arange(40) % 4
     found = made_diagnosis(labels, 4, tuple(range(40)))
     ax = render(plots.plot_accuracy(found))
-    assert ax.lines[0].get_xdata() == [0.85, 0.99]
-    assert ax.lines[1].get_xdata() == [0.94]
+    assert list(ax.lines[0].get_xdata()) == [0.85, 0.99]
+    assert list(ax.lines[1].get_xdata()) == [0.94]
     assert "labels that are right" in [t.get_text() for t in ax.get_yticklabels()]
     (goal,) = [line for line in ax.lines if line.get_linestyle() == ":"]
     assert goal.get_xdata()[0] == 0.8
@@ -217,7 +217,7 @@ def test_accuracy_and_purity_draw_estimates_and_intervals():
     np.testing.assert_allclose([line.get_xdata()[0] for line in dots], table["purity"].astype(float))
     assert [line.get_markerfacecolor() == "#ffffff" for line in dots] == [not s for s in table["settled"]]
     assert plots.plot_purity(table, ax=(given := own_axes())) is given
-    with pytest.raises(ValueError, match="clusters: expected .*found no 'purity'"):
+    with pytest.raises(ValueError, match=r"clusters: expected .*found no 'purity'"):
         plots.plot_purity(table.drop(columns="purity"))
 
 
@@ -246,7 +246,7 @@ def test_reliability_shows_names_as_they_are():
     assert [line.get_markerfacecolor() for line in dots][1] == "#ffffff"
     assert "flagged" in ax.get_xlabel()
     assert plots.plot_reliability(table.drop(columns="flag"), ax=(given := own_axes())) is given
-    with pytest.raises(ValueError, match="annotators: expected .*found no rows"):
+    with pytest.raises(ValueError, match=r"annotators: expected .*found no rows"):
         plots.plot_reliability(table.iloc[:0])
 
 
@@ -295,7 +295,7 @@ def test_bars_start_at_zero_and_show_their_numbers():
     assert ax.get_title() == "two"
     assert plots.plot_bars(summary, ax=(given := own_axes())) is given
     assert given.get_title() == "one"
-    with pytest.raises(ValueError, match="task: expected one of .*found 'three'"):
+    with pytest.raises(ValueError, match=r"task: expected one of .*found 'three'"):
         plots.plot_bars(summary, "three")
 
 
