@@ -15,7 +15,7 @@ from torch import Tensor
 from pdcc.arrays import Floats
 from pdcc.data.columns import column_names
 from pdcc.data.io import read_features
-from pdcc.data.pairs import PairData
+from pdcc.data.pairs import PairData, plain_name
 from pdcc.errors import ArtifactError
 from pdcc.storage import model
 from pdcc.storage.files import file_hash, load_state, pack_state, read_json, write_atomic
@@ -108,7 +108,7 @@ def finish(
     parts = {"i": torch.as_tensor(data.i), "j": torch.as_tensor(data.j), "similar": torch.as_tensor(data.similar)}
     if data.annotator is not None:
         parts["annotator"] = torch.as_tensor(data.annotator)
-    names = [str(name) for name in data.annotator_names]
+    names = [plain_name(name) for name in data.annotator_names]  # numbers stay numbers, as the fit knows them
     files = {PAIRS: pack_state(parts, {"annotator_names": names})}
     if X is not None:
         file = io.BytesIO()
@@ -143,7 +143,7 @@ def read_data(run: Path, features: Path | None = None) -> PairData:
         j=stored["j"].numpy(),
         similar=stored["similar"].numpy(),
         annotator=stored["annotator"].numpy() if "annotator" in stored else None,
-        annotator_names=tuple(meta["annotator_names"]),
+        annotator_names=tuple(float(a["float"]) if isinstance(a, dict) else a for a in meta["annotator_names"]),
         item_ids=ids,
         feature_names=column_names(X),
     )
