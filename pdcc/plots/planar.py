@@ -90,7 +90,7 @@ def plot_map(
     ax.set_yticks([])
     ax.set(xlabel="the two directions in which clusters differ most", aspect="equal")
     ax.spines[:].set_visible(False)
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9)
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9, markerscale=1.6)
     return ax
 
 

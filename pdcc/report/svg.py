@@ -32,13 +32,15 @@ HREF = "{http://www.w3.org/1999/xlink}href"
 def as_svg(figure: "Figure", name: str, title: str, description: str) -> Markup:
     """The figure as an <svg> element that a screen reader announces by ``title`` and ``description``; ``name`` is its id."""
     import matplotlib
+    from matplotlib.layout_engine import TightLayoutEngine
 
     file = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}), warnings.catch_warnings():
         # A name in letters that matplotlib's font lacks is measured roughly, and shown in the reader's own font.
         warnings.filterwarnings("ignore", "Glyph")
         warnings.filterwarnings("ignore", "Tight layout")
-        figure.tight_layout()  # once: a layout engine would draw everything once more, to no other effect
+        # Once, by hand: an engine that stays with the figure makes it draw everything once more, to no other effect.
+        TightLayoutEngine().execute(figure)
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     root = ElementTree.fromstring(file.getvalue())
     for parent in root.iter():
