@@ -1,6 +1,5 @@
 """A report's content made up in a moment: no fit, every section filled, texts as hostile as asked for."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -113,10 +112,6 @@ def made_content(
         diagnosis=made_diagnosis(labels, K, names, claim=claim), calibration=run_calibration(p, rng.random(200) < p),
         annotators=annotators, doubtful=doubtful, suggested=suggested, stopping="Going on pays.", looks=Looks(texts, images or {}),
     )  # fmt: skip
-
-
-def without(content: ReportContent, **parts) -> ReportContent:
-    return replace(content, **parts)
 
 
 def picture(path: Path, seed: int = 0, size: int = 200) -> Path:

@@ -15,7 +15,7 @@ from pdcc.errors import ArtifactError
 from pdcc.estimator import VanillaDCC, VolMaxDCC
 from pdcc.identifiability.diagnose import Diagnosis, diagnose
 from pdcc.report.content import Facts, Looks, Part, ReportContent
-from pdcc.report.extras import Extras, compute_extras
+from pdcc.report.extras import Extras, compute_extras, names_of
 from pdcc.report.looks import read_looks
 from pdcc.storage import run as runs
 from pdcc.storage.files import as_path
@@ -148,11 +148,6 @@ def as_given(data: PairData) -> Any:
     return (
         data.features if data.feature_names is None else pd.DataFrame(data.features, columns=list(data.feature_names))
     )
-
-
-def names_of(data: PairData) -> list[Any] | None:
-    """Who gave each answer, (M,); None where that is not known."""
-    return None if data.annotator is None else [data.annotator_names[a] for a in data.annotator]
 
 
 def _held_out(estimator: PairEstimator, X: Any, data: PairData) -> Calibration | None:

@@ -36,7 +36,7 @@ class Extras:
 def compute_extras(estimator: PairEstimator, X: Any, data: PairData) -> Extras:
     """What this estimator can tell of the answers it was fitted to; where it refuses, its sentence is the reason."""
     absent: dict[Part, str] = {}
-    who = None if data.annotator is None else [data.annotator_names[a] for a in data.annotator]
+    who = names_of(data)
     given = X, np.column_stack([data.i, data.j]), data.similar, who
 
     def ask(part: Part, name: str, *arguments: Any, **options: Any) -> Any:
@@ -64,3 +64,8 @@ def compute_extras(estimator: PairEstimator, X: Any, data: PairData) -> Extras:
     if isinstance(suggested, tuple):
         suggested, stopping = suggested
     return Extras(annotators, doubtful, suggested, stopping, absent)
+
+
+def names_of(data: PairData) -> list[Any] | None:
+    """Who gave each answer, (M,); None where that is not known."""
+    return None if data.annotator is None else [data.annotator_names[a] for a in data.annotator]

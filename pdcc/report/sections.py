@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from pdcc.arrays import Float64, Ints
 from pdcc.errors import printable
@@ -186,11 +185,6 @@ def unsettled(content: ReportContent) -> np.ndarray[tuple[int], np.dtype[np.bool
     """Which items are not settled, (N,); None where no diagnosis says."""
     found = content.diagnosis
     return None if found is None or not believed(found) else ~found.items["settled"].to_numpy(dtype=bool)
-
-
-def limited(table: pd.DataFrame, most: int) -> tuple[pd.DataFrame, int]:
-    """The first rows, and how many are left out."""
-    return table.iloc[:most], max(len(table) - most, 0)
 
 
 def _range(pair: Sequence[float]) -> str:

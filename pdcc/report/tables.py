@@ -20,7 +20,7 @@ WITH_IMAGES = 20
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """An answer that may be wrong. order: the numbers that columns are sorted by."""
+    """An answer that may be wrong."""
 
     left: ItemLine
     right: ItemLine
