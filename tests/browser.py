@@ -1,4 +1,4 @@
-"""A headless Chromium, driven by chromedriver's own HTTP protocol (W3C WebDriver)."""
+"""A headless Chromium, driven by chromedriver's own HTTP protocol (W3C WebDriver); and where it, and axe-core, are found."""
 
 import base64
 import json
@@ -18,12 +18,22 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
     "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
 )  # fmt: skip
+ROOT = Path(__file__).parents[1]
+# With this set, what is not found is a failure, not a reason to skip.
+REQUIRED = os.environ.get("PDCC_BROWSER") == "required"
 SHIFT_TAB, TAB, ENTER = "\ue008\ue004", "\ue004", "\ue007"
 ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
 
 
+def axe() -> Path | None:
+    """axe.min.js: where AXE_CORE says, or where ``npm install --prefix build/axe axe-core`` puts it."""
+    given = os.environ.get("AXE_CORE")
+    path = Path(given) if given else ROOT / "build" / "axe" / "node_modules" / "axe-core" / "axe.min.js"
+    return path if path.is_file() else None
+
+
 class Browser:
-    """One page in a browser with a new profile in ``home``."""
+    """One page in a browser with a new profile in ``home``; files it saves go there too."""
 
     def __init__(self, home: Path):
         # Chromium leaves directories behind where temporary files go; sockets in them allow no long path.
@@ -43,6 +53,7 @@ class Browser:
             )[1]
             self._address = f"http://127.0.0.1:{port}"
             options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={home / 'profile'}"]}
+            options["prefs"] = {"download.default_directory": str(home), "download.prompt_for_download": False}
             wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}
             made = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
             self._session = f"/session/{made['sessionId']}"
@@ -88,6 +99,10 @@ class Browser:
         """What a script in the page returns."""
         return self._ask("POST", f"{self._session}/execute/sync", {"script": script, "args": list(arguments)})
 
+    def wait_for(self, script: str):
+        """What an asynchronous script hands to its last argument."""
+        return self._ask("POST", f"{self._session}/execute/async", {"script": script, "args": []})
+
     def until(self, script: str, *arguments):
         """What a script in the page returns, once that is true in some way."""
         return self._wait_for(lambda: self.run(script, *arguments))
@@ -119,6 +134,14 @@ class Browser:
 
     def picture(self, path: Path) -> None:
         path.write_bytes(base64.b64decode(self._ask("GET", f"{self._session}/screenshot")))
+
+    def look(self, *, dark: bool = False, width: int = 1200) -> None:
+        """Look at the page in these colours and at this width."""
+        self.colours("dark" if dark else "light")
+        self.size(width, 900)
+
+    def pdf(self, path: Path) -> None:
+        path.write_bytes(base64.b64decode(self.devtools("Page.printToPDF", printBackground=False)["data"]))
 
     def console(self) -> list[str]:
         """What the page wrote to its console since the last look, refusals by its policy among it."""

@@ -254,6 +254,10 @@ def test_demo_prints_the_table_and_leaves_a_run(tmp_path, capsys, monkeypatch):
     assert len(set(map(tuple, scores.values()))) == 3
     assert "Labels: " in out  # the diagnosis
     assert "are settled" in out
+    report = (tmp_path / "demo" / "report.html").read_text(encoding="utf-8")
+    assert f"for a browser: {tmp_path / 'demo' / 'report.html'}" in out
+    assert "1,297 items in 10 clusters, from 400 answers of 8 annotators" in report
+    assert report.count('class="thumb"') > 40
 
 
 def test_demo_and_fit_keep_off_each_others_runs(files, capsys, monkeypatch):

@@ -1,18 +1,17 @@
 """The page in a real browser: by keyboard alone, at a phone's width, with hostile text, and when the server dies."""
 
-import os
 from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
 import pytest
-from browser import CHROMIUM, DRIVER, ENTER, TAB, Browser
+from browser import CHROMIUM, DRIVER, ENTER, REQUIRED, TAB, Browser
 from label_server import serving
 
 from pdcc.label.store import Store
 
 if not (CHROMIUM and DRIVER):
-    if os.environ.get("PDCC_BROWSER") == "required":
+    if REQUIRED:
         raise RuntimeError("PDCC_BROWSER=required, and there is no chromium or no chromedriver")
     pytest.skip("needs chromium and chromedriver: apt-get install chromium chromium-driver", allow_module_level=True)
 

@@ -210,8 +210,7 @@ def fitted_run(tmp_path_factory, blobs):
     return home, np.sort(pairs, axis=1)
 
 
-def test_a_run_knows_its_items_and_what_was_answered(fitted_run, tmp_path, monkeypatch):
-    monkeypatch.delattr(VolMaxDCC, "suggest_pairs", raising=False)
+def test_a_run_knows_its_items_and_what_was_answered(fitted_run, tmp_path):
     home, pairs = fitted_run
     subject = read_subject(home / "run")
     items = read_items(subject)
@@ -220,7 +219,7 @@ def test_a_run_knows_its_items_and_what_was_answered(fitted_run, tmp_path, monke
     before = set(map(tuple, pairs.tolist()))
     with opened(subject, items, tmp_path / "answers.sqlite") as desk:
         kept = answer_all(desk, 60)
-    assert {a.chosen_by for a in kept} == {"random"}
+    assert {a.chosen_by for a in kept} <= {"random", "suggested"}
     rows = {tuple(sorted((int(a.i[1:]), int(a.j[1:])))) for a in kept}
     assert len(rows) == 60
     assert not rows & before
@@ -232,11 +231,11 @@ def test_a_fit_suggests_and_a_new_fit_is_taken_up(fitted_run, tmp_path, monkeypa
     home, _ = fitted_run
     asked = []
 
-    def suggest_pairs(self, X, n=200, exclude=None):
+    def suggest_pairs(self, X, n=200, exclude=None, random_state=0):
         asked.append((self, X.shape, n, len(exclude)))
         return pd.DataFrame({"i": [0], "j": [29], "gain": [0.5], "chosen_by": ["suggested"], "probability": [0.125]})
 
-    monkeypatch.setattr(VolMaxDCC, "suggest_pairs", suggest_pairs, raising=False)
+    monkeypatch.setattr(VolMaxDCC, "suggest_pairs", suggest_pairs)
     subject = read_subject(home / "run")
     assert subject.source is not None
     exclude = np.array([[0, 1]])

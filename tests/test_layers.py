@@ -36,6 +36,7 @@ FLOW = (
     ("asking",),
     ("baselines",),
     ("plots",),
+    ("report",),
     ("experiments",),
     ("label",),
     ("cli", "__main__"),

@@ -13,6 +13,7 @@ from pdcc import PairData, VolMaxDCC
 from pdcc.annotators import draw_pairs, mixed_annotators
 from pdcc.inference import PairTensors, map_guide, negative_elbo
 from pdcc.models import AnnotationModel, AnnotatorConfusion, Membership, answer_logits, make_confusion, similar_logits
+from pdcc.storage import run as runs
 
 K, R = 3, 4
 SMALL = {"hidden": (16,), "dropout": 0.0, "init": "kmeans", "scale": "standard", "partition_weight": 0.0, "epochs": 30}
@@ -186,3 +187,16 @@ def test_diagnosis_knows_each_annotator_and_does_without_names(fitted):
     other = est.fitted_.known(PairData.from_arrays(X, pairs, similar, np.where(names == "ann", "zoe", names)))
     np.testing.assert_array_equal(other.annotator == 4, names == "ann")
     np.testing.assert_array_equal(est.fitted_.known(other).annotator, other.annotator)
+
+
+def test_annotators_who_are_numbers_are_known_again(tmp_path, noisy_blobs):
+    """A run read back has the annotators that were fitted: with names of another kind, each would count as never seen."""
+    a = noisy_blobs.answers
+    who = np.arange(len(a.pairs)) % 3
+    data = PairData.from_arrays(noisy_blobs.X, a.pairs, a.similar, who)
+    est = VolMaxDCC(3, confusion="per-annotator", volume=0.0, scale="standard", init="kmeans", hidden=(8,), epochs=2, random_state=0).fit_data(data)  # fmt: skip
+    runs.finish(tmp_path / "run", *est.described(), data, "a test", X=noisy_blobs.X)
+    again = runs.read_data(tmp_path / "run")
+    assert again.annotator_names == data.annotator_names == (0, 1, 2)
+    known = VolMaxDCC.load(tmp_path / "run").fitted_.known(again)
+    np.testing.assert_array_equal(known.annotator, who)

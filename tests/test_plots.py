@@ -8,11 +8,14 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from made_up import made_diagnosis
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from pdcc import datasets, plots
+from pdcc.accuracy.outlook import Outlook
 from pdcc.identifiability.learning_curve import learning_curve, pairs_for_score
+from pdcc.plots.planar import plane
 
 
 def render(ax):
@@ -182,6 +185,118 @@ def test_bank_and_study_draw_every_row():
     drawn = [line.get_ydata().tolist() for line in ax.lines]
     assert drawn == [[0.2, 0.1], [0.5, 0.4], [0.3], [0.6]]  # by the number of pairs; seen, then unseen
     assert plots.plot_study(medians, ax=(given := own_axes())) is given
+
+
+def test_numbers_in_a_heat_map_stand_out_and_are_left_out_where_cells_are_small():
+    B = np.linspace(0, 1, 25).reshape(5, 5)
+    ax = render(plots.plot_agreement(B))
+    colours = [text.get_color() for text in ax.texts]
+    assert (colours[0], colours[-1]) == ("#010101", "#ffffff")
+    assert colours == sorted(colours)  # from black on pale cells to white on dark ones
+    large = render(plots.plot_agreement(np.eye(45)))
+    assert not large.texts
+    assert len(large.get_xticks()) == 15
+
+
+def test_accuracy_and_purity_draw_estimates_and_intervals():
+    labels = np.arange(40) % 4
+    found = made_diagnosis(labels, 4, tuple(range(40)))
+    ax = render(plots.plot_accuracy(found))
+    assert list(ax.lines[0].get_xdata()) == [0.85, 0.99]
+    assert list(ax.lines[1].get_xdata()) == [0.94]
+    assert "labels that are right" in [t.get_text() for t in ax.get_yticklabels()]
+    (goal,) = [line for line in ax.lines if line.get_linestyle() == ":"]
+    assert goal.get_xdata()[0] == 0.8
+    agreed = render(plots.plot_accuracy(made_diagnosis(labels, 4, tuple(range(40)), claim="agreement")))
+    assert "annotators" in agreed.get_yticklabels()[0].get_text()
+    silent = render(plots.plot_accuracy(made_diagnosis(labels, 4, tuple(range(40)), claim="none")))
+    assert [t.get_text() for t in silent.texts] == ["no claim"] * 3
+    table = found.clusters
+    ax = render(plots.plot_purity(table, target=0.8))
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    np.testing.assert_allclose([line.get_xdata()[0] for line in dots], table["purity"].astype(float))
+    assert [line.get_markerfacecolor() == "#ffffff" for line in dots] == [not s for s in table["settled"]]
+    assert plots.plot_purity(table, ax=(given := own_axes())) is given
+    with pytest.raises(ValueError, match=r"clusters: expected .*found no 'purity'"):
+        plots.plot_purity(table.drop(columns="purity"))
+
+
+def test_an_outlook_leads_to_its_goal():
+    outlook = Outlook({100: 0.7, 200: 0.8, 400: 0.85}, 0.9, 600.0, (200.0, math.inf), 400)
+    ax = render(plots.plot_outlook(outlook))
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), [0.7, 0.8, 0.85])
+    assert "carried on" in legend(ax)
+    (star,) = [line for line in ax.lines if line.get_marker() == "*"]
+    assert (star.get_xdata()[0], star.get_ydata()[0]) == (1000, 0.9)
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["100", "200", "400", "1,000"]
+    never = render(plots.plot_outlook(Outlook({100: 0.7, 400: 0.7}, 0.9, math.inf, (math.inf, math.inf), 400)))
+    assert "carried on" not in legend(never)
+    assert plots.plot_outlook(outlook, ax=(given := own_axes())) is given
+
+
+def test_reliability_shows_names_as_they_are():
+    names = ["$x_", "B" * 60, "line\nbreak"]
+    numbers = {"reliability": [0.9, 0.6, 0.8], "low": [0.8, 0.4, 0.7], "high": [0.95, 0.7, 0.88]}
+    table = pd.DataFrame({"annotator": names, **numbers, "flag": ["", "odd", None]})
+    ax = render(plots.plot_reliability(table))
+    shown = [t.get_text() for t in ax.get_yticklabels()]
+    assert shown == ["$x_", "B" * 21 + "…", "line break"]
+    dots = [line for line in ax.lines if line.get_marker() == "o"]
+    assert [line.get_xdata()[0] for line in dots] == [0.9, 0.6, 0.8]
+    assert [line.get_markerfacecolor() for line in dots][1] == "#ffffff"
+    assert "flagged" in ax.get_xlabel()
+    assert plots.plot_reliability(table.drop(columns="flag"), ax=(given := own_axes())) is given
+    with pytest.raises(ValueError, match=r"annotators: expected .*found no rows"):
+        plots.plot_reliability(table.iloc[:0])
+
+
+@pytest.mark.parametrize("d", [6, 300], ids=["few columns", "more columns than items"])
+def test_a_map_tells_clusters_apart_and_is_the_same_again(d):
+    rng = np.random.default_rng(0)
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, d))
+    X[:, :2] += 6 * np.array([[0, 0], [1, 0], [0, 1]])[y]
+    X[:, 2:] *= 1.5  # directions that vary more, and tell nothing
+    at = plane(X, y)
+    np.testing.assert_array_equal(at, plane(X.copy(), y))
+    np.testing.assert_allclose(plane(1000 * X + 5, y), at, atol=1e-6)  # units and origin do not matter
+    centres = np.stack([at[y == k].mean(axis=0) for k in range(3)])
+    nearest = np.linalg.norm(at[:, None] - centres, axis=2).argmin(axis=1)
+    assert (nearest == y).mean() > 0.95
+    ax = render(plots.plot_map(X, y, unsettled=y == 1))
+    assert legend(ax) == ["cluster 0", "cluster 1", "cluster 2", "not settled"]
+    np.testing.assert_allclose(ax.collections[3].get_offsets(), at[y == 1])
+    assert plots.plot_map(X, y, ax=(given := own_axes())) is given
+
+
+def test_a_map_of_odd_data():
+    y = np.array([0, 1] * 5)
+    for X in (np.ones((10, 3)), np.arange(10.0)[:, None], np.eye(10)[:, :2], np.full((10, 2), 1e-200)):
+        assert np.isfinite(plane(X, y)).all()
+        render(plots.plot_map(X, y))
+    render(plots.plot_map(np.random.default_rng(0).normal(size=(10, 4)), np.zeros(10, dtype=int)))
+    for X, labels, options, match in (
+        (np.ones(3), y, {}, "features: expected"),
+        (np.full((10, 2), np.nan), y, {}, "features: expected"),
+        (np.ones((10, 2)), y[:3], {}, "labels: expected"),
+        (np.ones((10, 2)), y, {"unsettled": [True]}, "unsettled: expected"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            plots.plot_map(X, labels, **options)
+
+
+def test_bars_start_at_zero_and_show_their_numbers():
+    rows = [(t, m, "acc_seen", 0.5 + 0.1 * k, 0.01) for t in ("one", "two") for k, m in enumerate("abc")]
+    summary = pd.DataFrame(rows, columns=["task", "method", "measure", "mean", "se"])
+    ax = render(plots.plot_bars(summary, "two", titles={"b": "$B_"}))
+    assert [(bar.get_x(), round(bar.get_width(), 9)) for bar in ax.patches] == [(0, 0.5), (0, 0.6), (0, 0.7)]
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["a", "$B_", "c"]
+    assert [t.get_text() for t in ax.texts] == ["0.500", "0.600", "0.700"]
+    assert ax.get_title() == "two"
+    assert plots.plot_bars(summary, ax=(given := own_axes())) is given
+    assert given.get_title() == "one"
+    with pytest.raises(ValueError, match=r"task: expected one of .*found 'three'"):
+        plots.plot_bars(summary, "three")
 
 
 @pytest.mark.slow

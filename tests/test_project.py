@@ -61,6 +61,7 @@ def test_a_wheel_works_in_an_empty_environment(tmp_path):
     assert (site / "pdcc" / "py.typed").exists()
     assert (site / "pdcc" / "experiments" / "paper" / "published.csv").exists()
     assert all((site / "pdcc" / "label" / f"page.{end}").exists() for end in ("html", "js", "css", "svg"))
+    assert (site / "pdcc" / "report" / "templates" / "page.html").exists()
     assert "Usage" in run(python, "-E", "-W", "ignore", "-m", "pdcc", "--help", cwd=elsewhere)
     script = (
         (site / "bin" / "pdcc").read_text().split("\n", 1)[1]

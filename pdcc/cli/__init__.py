@@ -1,4 +1,4 @@
-"""The command line: pdcc demo, fit, predict, diagnose, suggest, audit, annotators, label, simulate, bench. A command lives in a module that is imported here."""
+"""The command line: pdcc demo, fit, predict, diagnose, suggest, audit, annotators, label, report, simulate, bench. A command lives in a module that is imported here."""
 
 import contextlib
 import errno
@@ -12,10 +12,12 @@ import typer
 from pdcc.cli import fit, diagnose, asking, studies  # isort: skip  (the order of --help)
 from pdcc.cli.app import app, say
 from pdcc.label.command import label
+from pdcc.report.command import report
 
 __all__ = ["app", "asking", "diagnose", "fit", "main", "say", "studies"]
 
 app.command()(label)
+app.command()(report)
 
 # The machine is out of space, not the input wrong.
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -1,4 +1,4 @@
-"""What `pdcc demo` shows: three methods on digits with noisy annotators, and a diagnosis."""
+"""What `pdcc demo` shows: three methods on digits with noisy annotators, a diagnosis, and a report."""
 
 import json
 from collections.abc import Iterator
@@ -13,12 +13,17 @@ from pdcc.errors import ArtifactError
 from pdcc.estimator import VanillaDCC, VolMaxDCC
 from pdcc.identifiability.diagnose import diagnose
 from pdcc.partition.kmeans import kmeans
+from pdcc.report.collect import gather
+from pdcc.report.content import Looks
+from pdcc.report.page import render
 from pdcc.storage import run as runs
+from pdcc.storage.files import write_atomic
 from pdcc.storage.model import DESCRIPTION, check_place
 
 N_PAIRS = 3000
 N_ANNOTATORS = 8
 SOURCE = "pdcc demo"
+REPORT = "report.html"
 
 
 def _is_demo(run: Path) -> bool:
@@ -29,7 +34,7 @@ def _is_demo(run: Path) -> bool:
 
 
 def run_demo(output: Path, seed: int) -> Iterator[str]:
-    """Lines to print, as they become known; leaves the fitted VolMaxDCC in the directory ``output``."""
+    """Lines to print, as they become known; leaves the fitted VolMaxDCC and its report in the directory ``output``."""
     check_place(output)
     if (output / DESCRIPTION).exists() and not _is_demo(output):
         raise ArtifactError(
@@ -66,6 +71,11 @@ def run_demo(output: Path, seed: int) -> Iterator[str]:
     runs.finish(output, *volmax.described(), checked, SOURCE, X=data.X)
     yield ""
     yield "What can be trusted, without any label? (a quick look; narrower: pdcc diagnose)"
-    yield str(diagnose(volmax.fitted_, checked, quick=True, work=5.0, random_state=seed))
+    trust = diagnose(volmax.fitted_, checked, quick=True, work=5.0, random_state=seed)
+    yield str(trust)
     yield ""
+    pixels = (255 - 255 / 16 * data.X.reshape(-1, 8, 8)).clip(0, 255).astype(np.uint8)
+    looks = Looks(images=dict(enumerate(pixels)))
+    write_atomic(output / REPORT, render(gather(output, diagnosis=trust, looks=looks, compute=False)).encode())
+    yield f"A page about all of it, for a browser: {output / REPORT}"
     yield f"The fitted run is in {output}. Next: pdcc diagnose {output}, or from Python: pdcc.VolMaxDCC.load({str(output)!r})"

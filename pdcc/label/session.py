@@ -41,7 +41,6 @@ def read_subject(data: Path, *, features: Path | None = None, id_column: str | N
             )
         X, ids = read_features(data, id_column=id_column)
         return Subject(X, ids, id_column)
-    from pdcc.estimator import VolMaxDCC
     from pdcc.storage.model import read_description
     from pdcc.storage.run import features_of, read_data
 
@@ -50,7 +49,7 @@ def read_subject(data: Path, *, features: Path | None = None, id_column: str | N
     fitted = read_data(data, features)
     path, id_column, _ = features_of(data, read_description(data))
     X, ids = read_features(features or path, id_column=id_column)
-    source = SuggestedPairs(data, fitted.features) if hasattr(VolMaxDCC, "suggest_pairs") else None
+    source = SuggestedPairs(data, fitted.features)
     return Subject(X, ids, id_column, np.column_stack([fitted.i, fitted.j]), source)
 
 

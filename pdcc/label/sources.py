@@ -47,7 +47,7 @@ class SuggestedPairs:
         if self._fingerprint() != self._mark:
             self._mark, self._estimator = self._load()
             logger.info("%s was fitted again: pairs are suggested by the new fit", self._run)
-        table: pd.DataFrame = self._estimator.suggest_pairs(self._X, n=n, exclude=exclude)
+        table: pd.DataFrame = self._estimator.suggest_pairs(self._X, n=n, exclude=exclude, random_state=len(exclude))
         return table
 
 

@@ -1,7 +1,7 @@
 """Pictures. Each function takes and returns a matplotlib Axes, or a Figure where it draws several panels."""
 
 from pdcc.plots.criticism import plot_calibration, plot_loo, plot_predictive, plot_sbc
-from pdcc.plots.experiments import plot_bank, plot_bench, plot_differences, plot_study
+from pdcc.plots.experiments import plot_bank, plot_bars, plot_bench, plot_differences, plot_study
 from pdcc.plots.fit import (
     plot_agreement,
     plot_confusion,
@@ -11,10 +11,14 @@ from pdcc.plots.fit import (
     plot_selection,
     plot_simplex,
 )
+from pdcc.plots.planar import plot_map
+from pdcc.plots.trust import plot_accuracy, plot_outlook, plot_purity, plot_reliability
 
 __all__ = [
+    "plot_accuracy",
     "plot_agreement",
     "plot_bank",
+    "plot_bars",
     "plot_bench",
     "plot_calibration",
     "plot_confusion",
@@ -22,8 +26,12 @@ __all__ = [
     "plot_history",
     "plot_learning_curve",
     "plot_loo",
+    "plot_map",
+    "plot_outlook",
     "plot_predictive",
     "plot_purest",
+    "plot_purity",
+    "plot_reliability",
     "plot_sbc",
     "plot_selection",
     "plot_simplex",

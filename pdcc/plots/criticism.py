@@ -10,6 +10,7 @@ from pdcc.criticism.calibration import Calibration
 from pdcc.criticism.loo import Loo
 from pdcc.criticism.predictive import Predictive, deviations
 from pdcc.criticism.sbc import SBC, rank_histogram
+from pdcc.plots.canvas import COLOURS, INK, PALE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,12 +23,12 @@ def plot_calibration(result: Calibration, ax: "Axes | None" = None) -> "Axes":
 
     ax = plt.subplots(figsize=(4.6, 4.6), layout="constrained")[1] if ax is None else ax
     bars = np.histogram(result.probability, bins=30, range=(0, 1))[0]
-    ax.bar(np.linspace(0, 1, 30, endpoint=False), 0.25 * bars / bars.max(), 1 / 30, align="edge", color="0.88")
-    ax.plot([0, 1], [0, 1], color="0.5", linewidth=1, linestyle="--", label="calibrated")
+    ax.bar(np.linspace(0, 1, 30, endpoint=False), 0.25 * bars / bars.max(), 1 / 30, align="edge", color=PALE)
+    ax.plot([0, 1], [0, 1], color=INK, linewidth=1, linestyle="--", label="calibrated")
     ends = np.abs(np.stack([result.observed - result.lower, result.upper - result.observed]))
     ax.errorbar(
-        result.predicted, result.observed, ends, fmt="o-", ms=4, capsize=2, color="C0", label="answers, 95 % interval"
-    )
+        result.predicted, result.observed, ends, fmt="o-", ms=4, capsize=2, color=COLOURS[0], label="answers, 95 % interval"
+    )  # fmt: skip
     ax.set(xlabel="predicted P(similar)", ylabel="share answered similar", xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     slope = "" if result.slope is None else f", slope {result.slope:.2f}"
     ax.set_title(f"ECE {result.ece:.3f} ({result.ece_expected:.3f} by chance){slope}", fontsize="medium")

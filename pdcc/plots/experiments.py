@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from pdcc.plots.canvas import COLOURS, INK, axes_of, plain, titled
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -30,8 +32,39 @@ def plot_bench(summary: pd.DataFrame, measure: str = "acc_seen", titles: Mapping
     return figure
 
 
+def plot_bars(
+    summary: pd.DataFrame,
+    task: str | None = None,
+    measure: str = "acc_seen",
+    titles: Mapping[str, str] | None = None,
+    ax: "Axes | None" = None,
+) -> "Axes":
+    """One task of a benchmark as bars from zero, with standard errors and numbers; ``summary`` as for ``plot_bench``."""
+    table = summary[summary["measure"] == measure]
+    known = list(dict.fromkeys(table["task"]))
+    task = known[0] if task is None and known else task
+    if task not in known:
+        raise ValueError(f"task: expected one of {known} with the measure {measure!r}, found {task!r}. Choose another.")
+    table = table[table["task"] == task]
+    at, mean = np.arange(len(table)), table["mean"].to_numpy(dtype=np.float64)
+    ax = axes_of(ax, (5.4, 0.36 * len(table) + 1.2))
+    ax.barh(at, mean, height=0.62, xerr=table["se"], color=COLOURS[0], ecolor=INK, capsize=2)
+    for row, (value, error) in enumerate(zip(mean, table["se"].fillna(0.0), strict=True)):
+        ax.annotate(
+            f"{value:.3f}", (max(value + error, 0.0), row), xytext=(4, 0), textcoords="offset points", va="center", fontsize=8, color=INK
+        )  # fmt: skip
+    names = [(titles or {}).get(m, m) for m in table["method"]]
+    ax.set_yticks(at, names, parse_math=False)
+    ax.invert_yaxis()
+    ax.margins(x=0.15)
+    ax.set_xlabel(measure.replace("_", ", "))
+    titled(ax, str(task))
+    plain(ax).grid(visible=False, axis="y")
+    return ax
+
+
 # One for each data set of the bank, apart also where colours are seen poorly.
-COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb", "#222255", "#ee8866")
+MORE_COLOURS = (*COLOURS, "#222255", "#ee8866")
 
 
 def plot_differences(cells: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
@@ -46,7 +79,7 @@ def plot_differences(cells: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     rank = np.arange(len(table))
     for number, name in enumerate(sorted(set(table["data"]))):
         mine = (table["data"] == name).to_numpy()
-        colour = COLOURS[number % len(COLOURS)]
+        colour = MORE_COLOURS[number % len(MORE_COLOURS)]
         axes.bar(rank[mine], table["difference"][mine], width=1.0, color=colour, label=name)
     axes.axhline(0.0, color="black", lw=0.8)
     gaps = table["difference"]

@@ -14,6 +14,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 
 from pdcc.arrays import Float64
+from pdcc.plots.canvas import COLOURS, INK, PALE, axes_of, colour, marker, on_colour, plain
 from pdcc.validation import check_matrix, check_memberships
 
 if TYPE_CHECKING:  # matplotlib takes half a second to import: only when something is drawn
@@ -22,10 +23,8 @@ if TYPE_CHECKING:  # matplotlib takes half a second to import: only when somethi
     from pdcc.auto.rules import Selection
     from pdcc.identifiability.learning_curve import PairsForScore
 
-# Paul Tol's "bright" scheme: distinct under the common kinds of colour blindness.
-COLOURS = ("#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#bbbbbb")
-_INK, _PALE = "#333333", "#dddddd"
-
+# Cells of more clusters than this are too small for numbers.
+_MOST_NUMBERED = 20
 # Corners of the drawn triangle: a simplex scaled so that its sides, sqrt(2) in R^3, have length 1.
 _CORNERS = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(3) / 2]])
 
@@ -66,12 +65,12 @@ def plot_simplex(
         found, group = np.unique(given, return_inverse=True)
         names = [str(name) for name in found]
 
-    ax = _axes(ax, (5.2, 4.9))
+    ax = axes_of(ax, (5.2, 4.9))
     points = F @ _CORNERS
-    ax.add_patch(Polygon(_CORNERS, closed=True, fill=False, edgecolor=_INK, linewidth=1.2, zorder=1))
+    ax.add_patch(Polygon(_CORNERS, closed=True, fill=False, edgecolor=INK, linewidth=1.2, zorder=1))
     for k, name in enumerate(names):
         x, y = points[group == k].T
-        ax.scatter(x, y, s=14, color=_colour(k), marker=_marker(k), alpha=0.75, linewidth=0, label=name, zorder=3)
+        ax.scatter(x, y, s=14, color=colour(k), marker=marker(k), alpha=0.75, linewidth=0, label=name, zorder=3)
     if hull and len(F) >= 3:
         try:
             rim = points[ConvexHull(points).vertices]
@@ -85,7 +84,7 @@ def plot_simplex(
         angle = np.linspace(0, 2 * np.pi, 200)
         circle = _CORNERS.mean(axis=0)[:, None] + np.array([np.cos(angle), np.sin(angle)]) / np.sqrt(12)
         label = "cone C: SSC asks\nthat the hull hold it"
-        ax.plot(*circle, color=_INK, linestyle="--", linewidth=1.2, label=label, zorder=4)
+        ax.plot(*circle, color=INK, linestyle="--", linewidth=1.2, label=label, zorder=4)
     for k, (x, y) in enumerate(_CORNERS):
         above = y > 0
         ax.text(x, y + (0.02 if above else -0.03), f"pure {k}", ha="center", va="bottom" if above else "top")
@@ -137,24 +136,24 @@ def plot_purest(memberships: ArrayLike, n: int = 100, *, ax: Axes | None = None)
     if n < 1:
         raise ValueError(f"n: expected at least 1 item per cluster, found {n}. Ask for more.")
     n = min(n, len(F))
-    ax = _axes(ax, (6.0, 3.8))
+    ax = axes_of(ax, (6.0, 3.8))
     purest = -np.sort(-F, axis=0)[:n]
     rank = np.arange(1, n + 1)
     for k in range(F.shape[1]):
         ax.plot(
             rank,
             purest[:, k],
-            color=_colour(k),
+            color=colour(k),
             linestyle=("-", "--", ":")[k // len(COLOURS) % 3],
             marker="o" if n <= 20 else None,
             markersize=3.5,
             label=f"cluster {k}: {purest[0, k]:.2f}",
         )
-    ax.axhline(1.0, color=_INK, linewidth=0.8, linestyle=":", zorder=0)
+    ax.axhline(1.0, color=INK, linewidth=0.8, linestyle=":", zorder=0)
     ax.set(xlabel="items, purest first", ylabel="membership", ylim=(0, 1.04), xlim=(1 if n > 1 else 0, max(n, 2)))
     ax.set_title("Purity of each cluster's purest items", fontsize=11)
     _legend_outside(ax, "purest item")
-    return _plain(ax)
+    return plain(ax)
 
 
 def plot_learning_curve(
@@ -179,22 +178,22 @@ def plot_learning_curve(
         raise ValueError(
             f"scores: expected columns of the frame, found {missing or 'none'}. Choose from {list(frame.columns)}."
         )
-    ax = _axes(ax, (6.0, 3.8))
+    ax = axes_of(ax, (6.0, 3.8))
     ax.set_xscale("log")
     for c, column in enumerate(columns):
         means = frame.groupby("n_pairs")[column].mean()
-        ax.scatter(frame["n_pairs"], frame[column], s=12, color=_colour(c), alpha=0.35, linewidth=0)
-        ax.plot(means.index, means, color=_colour(c), marker="o", markersize=5, label=column)
+        ax.scatter(frame["n_pairs"], frame[column], s=12, color=colour(c), alpha=0.35, linewidth=0)
+        ax.plot(means.index, means, color=colour(c), marker="o", markersize=5, label=column)
     if fit is not None:
         end = fit.n_pairs if fit.n_pairs <= 1000 * fit.measured_to else 10 * fit.measured_to
         grid = np.geomspace(float(frame["n_pairs"].min()), max(1.5 * end, fit.measured_to), 200)
-        ax.plot(grid, fit.predict(grid), color=_INK, linewidth=1, linestyle="--", label=f"power law, {fit.score}")
-        ax.axhline(fit.target, color=_INK, linewidth=0.8, linestyle=":", zorder=0)
+        ax.plot(grid, fit.predict(grid), color=INK, linewidth=1, linestyle="--", label=f"power law, {fit.score}")
+        ax.axhline(fit.target, color=INK, linewidth=0.8, linestyle=":", zorder=0)
         if end == fit.n_pairs:
-            ax.plot([end], [fit.target], marker="*", markersize=11, color=_INK, linestyle="none", label=_reached(fit))
+            ax.plot([end], [fit.target], marker="*", markersize=11, color=INK, linestyle="none", label=_reached(fit))
     ax.set(xlabel="pairs", ylabel=columns[0] if len(columns) == 1 else "score")
     ax.legend(frameon=False, fontsize=9)
-    return _plain(ax)
+    return plain(ax)
 
 
 def plot_history(history: Sequence[dict[str, float]], *, ax: Axes | None = None) -> Axes:
@@ -210,15 +209,15 @@ def plot_history(history: Sequence[dict[str, float]], *, ax: Axes | None = None)
         )
     table = pd.DataFrame(list(history))
     epoch = table["epoch"].to_numpy(dtype=np.float64)
-    ax = _axes(ax, (6.0, 3.8))
+    ax = axes_of(ax, (6.0, 3.8))
     left = [str(c) for c in table.columns if c not in ("epoch", "log_volume")]
     mark = "o" if len(table) == 1 else None  # a line of one point is invisible
     lines = []
     for c, column in enumerate(left):
-        lines += ax.plot(epoch, _gaps(table[column]), color=_colour(c), marker=mark, label=column.replace("_", " "))
+        lines += ax.plot(epoch, _gaps(table[column]), color=colour(c), marker=mark, label=column.replace("_", " "))
     ax.set(xlabel="epoch", ylabel=" and ".join(c.replace("_", " ") for c in left))
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _plain(ax)
+    plain(ax)
     if "log_volume" in table.columns:
         right = ax.twinx()
         volume = _gaps(table["log_volume"])
@@ -232,7 +231,7 @@ def plot_history(history: Sequence[dict[str, float]], *, ax: Axes | None = None)
 
 def plot_selection(selection: Selection, *, ax: Axes | None = None) -> Axes:
     """Held-out nats per answer of every value compared, with standard errors against the best; the chosen one is filled."""
-    ax = _axes(ax, (5.0, 3.4))
+    ax = axes_of(ax, (5.0, 3.4))
     table = selection.table
     names = [f"{v:g}" for v in table[selection.parameter]]
     at = np.arange(len(names))
@@ -243,12 +242,12 @@ def plot_selection(selection: Selection, *, ax: Axes | None = None) -> Axes:
     ax.plot(at[chosen], table["held_out_nll"][chosen], "o", color=COLOURS[0], label="chosen")
     for x, nll, stability in zip(at, table["held_out_nll"], table["stability"], strict=True):
         if np.isfinite(stability):
-            ax.annotate(f"{stability:.2f}", (x, nll), xytext=(6, 6), textcoords="offset points", fontsize=8, color=_INK)
+            ax.annotate(f"{stability:.2f}", (x, nll), xytext=(6, 6), textcoords="offset points", fontsize=8, color=INK)
     ax.set_xticks(at, names)
     ax.set_xlabel(f"{selection.parameter} (numbers: agreement of restarts)")
     ax.set_ylabel(f"nats per answer, held-out {selection.held_out}")
     ax.legend(frameon=False)
-    return _plain(ax)
+    return plain(ax)
 
 
 def _reached(fit: PairsForScore) -> str:
@@ -263,51 +262,28 @@ def _heat_map(value: ArrayLike, name: str, title: str, x: str, y: str, ax: Axes 
     array = check_matrix(name, value, square=True)
     K = len(array)
     side = 2.6 + 0.42 * min(K, 20)
-    ax = _axes(ax, (side + 0.4, side))
+    ax = axes_of(ax, (side + 0.4, side))
     blues = LinearSegmentedColormap.from_list("pdcc", ["#ffffff", COLOURS[0], "#1b2f47"])
-    ax.imshow(array, cmap=blues, vmin=0.0, vmax=max(1.0, float(array.max())))
+    top = max(1.0, float(array.max()))
+    ax.imshow(array, cmap=blues, vmin=0.0, vmax=top)
     size = 10 if K <= 6 else 8 if K <= 12 else 6
-    for row in range(K):
-        for column in range(K):
-            shade = "white" if array[row, column] > 0.35 else _INK
-            ax.text(column, row, f"{array[row, column]:.2f}", ha="center", va="center", color=shade, fontsize=size)
-    ax.set_xticks(range(K))
-    ax.set_yticks(range(K))
+    for row, column in np.ndindex(array.shape) if K <= _MOST_NUMBERED else ():
+        value_here = array[row, column]
+        shade = on_colour(np.asarray(blues(value_here / top)).tolist())
+        words = ax.text(column, row, f"{value_here:.2f}", ha="center", va="center", color=shade, fontsize=size)
+        words.set_in_layout(False)  # they lie inside, and measuring a few hundred takes time
+    step = -(-K // _MOST_NUMBERED)
+    ax.set_xticks(range(0, K, step))
+    ax.set_yticks(range(0, K, step))
     ax.set(xlabel=x, ylabel=y)
     ax.set_title(title, fontsize=11)
     ax.tick_params(length=0)
-    ax.spines[:].set_color(_PALE)
-    return ax
-
-
-def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    if ax is not None:
-        return ax
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=size, dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure.add_subplot()
-
-
-def _plain(ax: Axes) -> Axes:
-    ax.spines[["top", "right"]].set_visible(False)
-    ax.grid(color=_PALE, linewidth=0.6)
-    ax.set_axisbelow(True)
+    ax.spines[:].set_color(PALE)
     return ax
 
 
 def _legend_outside(ax: Axes, title: str) -> None:
     ax.legend(title=title, loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False, fontsize=9, title_fontsize=9)
-
-
-def _colour(k: int) -> str:
-    return COLOURS[k % len(COLOURS)]
-
-
-def _marker(k: int) -> str:
-    return "os^vD"[k // len(COLOURS) % 5]
 
 
 def _gaps(column: pd.Series[Any]) -> Float64:

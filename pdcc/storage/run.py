@@ -15,7 +15,7 @@ from torch import Tensor
 from pdcc.arrays import Floats
 from pdcc.data.columns import column_names
 from pdcc.data.io import read_features
-from pdcc.data.pairs import PairData
+from pdcc.data.pairs import PairData, plain_name
 from pdcc.data.reading import ReadAnswers
 from pdcc.errors import ArtifactError
 from pdcc.storage import model
@@ -119,7 +119,7 @@ def finish(
     parts = {"i": torch.as_tensor(data.i), "j": torch.as_tensor(data.j), "similar": torch.as_tensor(data.similar)}
     more = {"annotator": data.annotator, "soft": data.soft, "weight": data.weight}
     parts |= {name: torch.as_tensor(part) for name, part in more.items() if part is not None}
-    names = [str(name) for name in data.annotator_names]
+    names = [plain_name(name) for name in data.annotator_names]  # numbers stay numbers, as the fit knows them
     files = {PAIRS: pack_state(parts, {"annotator_names": names})}
     if X is not None:
         file = io.BytesIO()
@@ -161,7 +161,7 @@ def read_data(run: Path, features: Path | None = None) -> PairData:
         annotator=more["annotator"],
         soft=more["soft"],
         weight=more["weight"],
-        annotator_names=tuple(meta["annotator_names"]),
+        annotator_names=tuple(float(a["float"]) if isinstance(a, dict) else a for a in meta["annotator_names"]),
         item_ids=ids,
         feature_names=column_names(X),
     )
