@@ -26,9 +26,9 @@ def diagnose(
     target: Annotated[float, typer.Option(help="The accuracy that would do.")] = 0.8,
     level: Annotated[float, typer.Option(help="How sure a set of labels must be.")] = 0.95,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer fits and draws, wider intervals.")] = False,
-    draws: Annotated[int | None, typer.Option(help="Posterior draws (60; quick: 20).")] = None,
+    draws: Annotated[int | None, typer.Option(help="Posterior draws (60; quick: 12).")] = None,
     restarts: Annotated[
-        int | None, typer.Option(help="Fits of the same answers from new starts (4; quick: 2, which support nothing).")
+        int | None, typer.Option(help="Fits of the same answers from new starts (4; quick: 1, which supports nothing).")
     ] = None,
     eps: Annotated[float, typer.Option(help="Tolerance of the scatter condition.")] = 0.05,
     seed: Seed = 0,

@@ -52,10 +52,13 @@ def run_demo(output: Path, seed: int) -> Iterator[str]:
     every = np.concatenate([data.X, data.X_unseen])
     rows = np.arange(len(data.X))
     given = data.X, answers.pairs, answers.similar, answers.annotators
+    checked = PairData.from_arrays(*given)
+    vanilla, volmax = VanillaDCC(10, random_state=seed), VolMaxDCC(10, random_state=seed)
+    prepared = volmax.prepare(checked)  # scalings and starts, the same for both
     yield "Fitting VanillaDCC: no confusion, no volume."
-    vanilla = VanillaDCC(10, random_state=seed).fit(*given)
+    vanilla.fit_data(checked, prepared=prepared)
     yield "Fitting VolMaxDCC: whatever predicts answers about new items best."
-    volmax = VolMaxDCC(10, random_state=seed).fit(*given)
+    volmax.fit_data(checked, prepared=prepared)
     clusters = kmeans(volmax.fitted_.scaler(every), 10, tries=10, seed=seed, rows=rows)  # under the same scaling
     found = {"K-means (no answers)": clusters, "VanillaDCC": vanilla.predict(every), "VolMaxDCC": volmax.predict(every)}
 
@@ -67,7 +70,6 @@ def run_demo(output: Path, seed: int) -> Iterator[str]:
             cells += f"{score(data.y, labels[: len(rows)]):7.3f}{score(data.y_unseen, labels[len(rows) :]):8.3f}"
         yield f"{name:22}{cells}"
     yield str(volmax.report_)
-    checked = PairData.from_arrays(*given)
     runs.finish(output, *volmax.described(), checked, SOURCE, X=data.X)
     yield ""
     yield "What can be trusted, without any label? (a quick look; narrower: pdcc diagnose)"

@@ -225,13 +225,13 @@ def diagnose(
             them the accuracy holds whatever is wrong with the answers.
         target: the accuracy, purity and share of settled items that would do. level: how sure a set of labels must be.
         quick: fewer fits to parts of the answers, draws and restarts, so wider intervals.
-        draws: posterior draws over confusion and last layer (60; quick: 20).
-        n_restarts: fits of the same answers from new starts, in search of other optima (4; quick: 2, which support nothing).
+        draws: posterior draws over confusion and last layer (60; quick: 12).
+        n_restarts: fits of the same answers from new starts, in search of other optima (4; quick: 1, which supports nothing).
         eps: tolerance of the scatter condition. work: for the scatter checks in all, in units of about a second; draws they
             leave undecided widen the probability's interval.
     """
-    draws = (20 if quick else 60) if draws is None else draws
-    n_restarts = (2 if quick else 4) if n_restarts is None else n_restarts
+    draws = (12 if quick else 60) if draws is None else draws
+    n_restarts = (1 if quick else 4) if n_restarts is None else n_restarts
     check_count("draws", draws, 2)
     check_count("n_restarts", n_restarts)
     check_number("work", work, 0.0, open_low=True)
