@@ -7,7 +7,8 @@ the others, in proportion to its other memberships:
 
 Answers are drawn independently given two classes, "similar" with probability B[k, l]. So the most confident items tell B, and how
 much less often the answers agree about less confident ones tells e. An item's class is one and the same in all of its answers: that is
-what tells wrong labels from annotators who answer at random, and the likelihood sums over it.
+what tells wrong labels from annotators who answer at random, and the likelihood sums over it. Hard items are wrongly taken for others
+more often, though anew in every answer: an annotator sees class k as (1 - h_n) [k] + h_n q_n, logit h_n = c + d logit(1 - max F_n).
 """
 
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from pdcc.fitted import MOST_WRONG
 # people who are right nine times out of ten, and of a pair of clusters' own departure from these (Student, 2 degrees of freedom).
 LEVEL, SLOPE, CLUSTER, RATE, PAIR = 1.5, 1.5, 0.5, 0.5, 1.0
 RATES = (1.2, -1.5)
+# Means and deviations of c and log d.
+BLUR, BLUR_SLOPE = (-2.0, 1.5), (-0.5, 0.7)
 # Annotators take an item for another in at most a share ``MOST_WRONG`` of the cases, so they call two items of one class similar at least so often.
 WITHIN = (1 - MOST_WRONG) ** 2
 # Beyond these log odds confidence is rounding.
@@ -68,22 +71,22 @@ class Judged:
 
 
 class Calibration:
-    """The posterior of a, b and B.
+    """The posterior of a, b, B, c and d.
 
     exact: take the answers for right, and ask how the labels agree with them. apart: take every answer on its own, as if an item's class
-    were drawn anew for each, and so look at rates alone.
+    were drawn anew for each, and so look at rates alone. In neither are hard items told from wrong labels (h = 0).
     """
 
     def __init__(self, sets: list[Judged], *, exact: bool = False, apart: bool = False):
         self.sets, self.exact, self.apart, self.K = sets, exact, apart, sets[0].shape[2]
         self.upper = torch.triu_indices(self.K, self.K)
         self.same = torch.eye(self.K, dtype=torch.float64)
-        self.sizes = [len(sets), len(sets), self.K, len(RATES), self.upper.shape[1]]
+        self.sizes = [len(sets), len(sets), self.K, len(RATES), self.upper.shape[1], 2]
         self.mode, self.factor = self._fit()
 
     def beliefs(self, theta: Tensor, s: int, rows: Tensor | None = None) -> Tensor:
         """m of the s-th set, (V * N, K), or of some rows of it."""
-        level, slope, own, _, _ = theta.split(self.sizes)
+        level, slope, own = theta.split(self.sizes)[:3]
         at = self.sets[s]
         label, doubt, other = at.label.flatten(), at.doubt.flatten(), at.other.flatten(0, 1)
         if rows is not None:
@@ -95,35 +98,52 @@ class Calibration:
         """B (K, K)."""
         if self.exact:
             return self.same.clamp(1e-3, 1 - 1e-3)
-        rates, apart = theta.split(self.sizes)[3:]
+        rates, apart = theta.split(self.sizes)[3:5]
         logits = torch.where(self.same > 0, rates[0], rates[1])
         both = torch.zeros_like(logits).index_put((self.upper[0], self.upper[1]), apart)
         share = torch.sigmoid(logits + both + both.T - torch.diag(both.diag()))
         return torch.where(self.same > 0, WITHIN + (1 - WITHIN) * share, (1 - WITHIN) * share)
 
+    def hardness(self, theta: Tensor, s: int) -> Tensor:
+        """h of the items that answers are about, (n, 1)."""
+        c, d = theta.split(self.sizes)[5]
+        at = self.sets[s]
+        h = torch.sigmoid(c + d.exp() * at.doubt.flatten()[at.used])[:, None]
+        return torch.zeros_like(h) if self.exact or self.apart else h
+
+    def told(self, theta: Tensor, s: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """(m (n, K) of the items that answers are about, and log-likelihoods (M, K) of each answer, by the class of its left and right item)."""
+        at, m, h = self.sets[s], self.beliefs(theta, s, self.sets[s].used), self.hardness(theta, s)
+        other, y = at.other.flatten(0, 1)[at.used], at.similar[:, None]
+        p = ((1 - h) * m + h * other) @ self.agreement(theta)  # of "similar", given how the other item is seen
+        ends = []
+        for one, two in ((at.at_left, at.at_right), (at.at_right, at.at_left)):
+            q = (1 - h[one]) * p[two] + h[one] * (other[one] * p[two]).sum(1, keepdim=True)
+            q = q.clamp(LEAST, 1 - LEAST)
+            ends.append(torch.lerp((1 - q).log(), q.log(), y))
+        return m, (ends[0], ends[1])
+
     def log_joint(self, theta: Tensor) -> Tensor:
         """Prior and likelihood: every answer counts once in all, though it tells about two items and judges a fit of every set."""
-        level, slope, own, rates, apart = theta.split(self.sizes)
-        centre = rates.new_tensor(RATES)
+        level, slope, own, rates, apart, blur = theta.split(self.sizes)
+        centre, (c, d) = rates.new_tensor(RATES), blur
         normal = [(level, LEVEL), (slope, SLOPE), (rates - centre, RATE)]
+        normal += [(c - BLUR[0], BLUR[1]), (d - BLUR_SLOPE[0], BLUR_SLOPE[1])]
         total = torch.zeros((), dtype=theta.dtype)
         for part, scale in normal:
             total = total - (part / scale).square().sum() / 2
         for part, scale in ((own, CLUSTER), (apart, PAIR)):
             total = total - 1.5 * torch.log1p((part / scale).square() / 2).sum()
-        B = self.agreement(theta)
-        for s, at in enumerate(self.sets):
-            m = self.beliefs(theta, s, at.used)
-            p = (m @ B).clamp(LEAST, 1 - LEAST)  # of "similar", given the class of the other item
+        for s in range(len(self.sets)):
             if self.apart:
-                q = (p[at.at_left] * m[at.at_right]).sum(1)
+                m, at, B = self.beliefs(theta, s, self.sets[s].used), self.sets[s], self.agreement(theta)
+                q = ((m[at.at_left] @ B) * m[at.at_right]).sum(1).clamp(LEAST, 1 - LEAST)
                 total = total + torch.lerp((1 - q).log(), q.log(), at.similar).sum() / len(self.sets)
-                continue
-            yes, no, y = p.log(), (1 - p).log(), at.similar[:, None]
-            told = torch.zeros_like(m)
-            for one, two in ((at.at_left, at.at_right), (at.at_right, at.at_left)):
-                told = told.index_add(0, one, torch.lerp(no[two], yes[two], y))
-            total = total + torch.logsumexp(m.clamp(min=LEAST).log() + told, 1).sum() / (2 * len(self.sets))
+            else:
+                m, told = self.told(theta, s)
+                total = total + torch.logsumexp(
+                    m.clamp(min=LEAST).log() + sum_by_item(m, self.sets[s], told), 1
+                ).sum() / (2 * len(self.sets))
         return total
 
     def _fit(self) -> tuple[Tensor, Tensor]:
@@ -133,6 +153,7 @@ class Calibration:
             theta = torch.zeros(sum(self.sizes), dtype=torch.float64)
             theta[: self.sizes[0]] = level
             theta[sum(self.sizes[:3]) : sum(self.sizes[:4])] = torch.tensor(RATES, dtype=torch.float64)
+            theta[-2:] = torch.tensor([BLUR[0], BLUR_SLOPE[0]], dtype=torch.float64)
             theta.requires_grad_()
             optimizer = torch.optim.LBFGS(
                 [theta], max_iter=200, tolerance_grad=1e-3, tolerance_change=TOLERANCE, line_search_fn="strong_wolfe"
@@ -164,6 +185,11 @@ class Calibration:
         """theta (n, P) around the mode."""
         noise = torch.randn(n, len(self.mode), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
         return self.mode + noise @ self.factor.T
+
+
+def sum_by_item(m: Tensor, at: Judged, told: tuple[Tensor, Tensor]) -> Tensor:
+    """What all answers about each item tell of its class, (n, K)."""
+    return torch.zeros_like(m).index_add(0, at.at_left, told[0]).index_add(0, at.at_right, told[1])
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pdcc.arrays import Float64
 from pdcc.asking.crossfit import CrossFit, cross_fit
 from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
@@ -20,28 +19,18 @@ def audit_answers(
     other answers about its items. cluster_i, cluster_j: where they believe the items to be. ``found``: what ``cross_fit`` returned for the same fit and answers.
     """
     found = cross_fit(fitted, data, seed=random_state, progress=progress) if found is None else found
-    together, apart = _joint(found, data)
-    wrong = np.where(data.similar, apart, together)
-    right = np.where(data.similar, together, apart)
+    same = (found.left * found.right).sum(axis=1)
+    # P(of one class, and answered so), of all answered so.
+    so = np.where(data.similar, found.together, same - found.together)
+    every = np.where(data.similar, found.expected, 1 - found.expected)
+    together = np.clip(so / np.maximum(every, 1e-300), 0.0, 1.0)
     names = np.arange(data.n_items) if data.item_ids is None else data.item_ids
     columns: dict[str, Any] = {"i": names[data.i], "j": names[data.j], "similar": data.similar}
     if data.annotator is not None:
         columns["annotator"] = np.array(data.annotator_names, dtype=object)[data.annotator]
-    B = found.agreement
-    columns["expected"] = np.einsum("mk,kl,ml->m", found.left, B, found.right)
-    columns["same"] = (found.left * found.right).sum(axis=1)
-    columns["wrong"] = wrong / np.maximum(wrong + right, 1e-300)
+    columns |= {"expected": found.expected, "same": same, "wrong": np.where(data.similar, 1 - together, together)}
     columns |= {"cluster_i": found.left.argmax(axis=1), "cluster_j": found.right.argmax(axis=1)}
     return pd.DataFrame(columns | {"reason": _reasons(found, data)})
-
-
-def _joint(found: CrossFit, data: PairData) -> tuple[Float64, Float64]:
-    """P(of one class and answered so), P(of two classes and answered so), (M,) each."""
-    B = found.agreement
-    of = np.where(data.similar[:, None, None], B, 1 - B)
-    both = found.left[:, :, None] * found.right[:, None, :] * of
-    together = np.einsum("mkk->m", both)
-    return together, both.sum(axis=(1, 2)) - together
 
 
 def _reasons(found: CrossFit, data: PairData) -> list[str]:

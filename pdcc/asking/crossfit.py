@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from pdcc.accuracy.beliefs import LEAST, Calibration, Judged, read
+from pdcc.accuracy.beliefs import LEAST, Calibration, Judged, read, sum_by_item
 from pdcc.accuracy.estimate import sharpened
 from pdcc.accuracy.folds import fold_fits
 from pdcc.arrays import Float64
@@ -19,13 +19,18 @@ FEWEST = 10
 
 @dataclass(frozen=True)
 class CrossFit:
-    """beliefs: (N, K), of every item's class, for asking. left, right: (M, K), of the classes of the two items of every answer, by fits
-    and answers other than this one. agreement: B, (K, K)."""
+    """beliefs: (N, K), of every item's class, for asking. agreement: B, (K, K).
+
+    Of every answer, by fits and answers other than this one: left, right, (M, K), what is believed of the classes of its two items;
+    expected, (M,), P(called similar); together, (M,), P(called similar, and of one class).
+    """
 
     beliefs: Float64
+    agreement: Float64
     left: Float64
     right: Float64
-    agreement: Float64
+    expected: Float64
+    together: Float64
 
 
 def cross_fit(fitted: Fitted, data: PairData, *, seed: int = 0, progress: bool = False) -> CrossFit:
@@ -44,17 +49,22 @@ def cross_fit(fitted: Fitted, data: PairData, *, seed: int = 0, progress: bool =
     found = Calibration([at])
     labels = fitted.memberships(data.features).argmax(axis=1)
     said = read(found, found.mode)
+    expected = float(np.clip(said.of(labels), 1 / found.K, 1.0))
+    beliefs = sharpened(said.beliefs, labels, expected)
     with torch.no_grad():
         B = found.agreement(found.mode)
-        m = found.beliefs(found.mode, 0, at.used)
-        p = (m @ B).clamp(LEAST, 1 - LEAST)
-        yes, no, y = p.log(), (1 - p).log(), at.similar[:, None]
-        # What each answer says about either end, given what is believed of the other one; an answer never counts for itself.
-        ends = [torch.lerp(no[two], yes[two], y) for two in (at.at_right, at.at_left)]
-        told = torch.zeros_like(m).index_add(0, at.at_left, ends[0]).index_add(0, at.at_right, ends[1])
-        sides = [
-            torch.softmax(m[one].clamp(min=LEAST).log() + told[one] - own, 1).numpy()
-            for one, own in zip((at.at_left, at.at_right), ends, strict=True)
-        ]
-    expected = float(np.clip(said.of(labels), 1 / B.shape[0], 1.0))
-    return CrossFit(sharpened(said.beliefs, labels, expected), sides[0], sides[1], B.numpy())
+        m, told = found.told(found.mode, 0)
+        every = sum_by_item(m, at, told)
+        # An answer never counts for itself.
+        left, right = (
+            torch.softmax(m[one].clamp(min=LEAST).log() + every[one] - own, 1)
+            for one, own in zip((at.at_left, at.at_right), told, strict=True)
+        )
+        h, other = found.hardness(found.mode, 0), at.other.flatten(0, 1)[at.used]
+        h_i, h_j, o_i, o_j = h[at.at_left], h[at.at_right], other[at.at_left], other[at.at_right]
+        seen_i, seen_j = (1 - h_i) * left + h_i * o_i, (1 - h_j) * right + h_j * o_j
+        # Of one class k: seen as k by both, or as another at one end or both.
+        given = (1 - h_i) * (1 - h_j) * B.diag() + (1 - h_i) * h_j * (o_j @ B) + h_i * (1 - h_j) * (o_i @ B)
+        given = given + h_i * h_j * ((o_i @ B) * o_j).sum(1, keepdim=True)
+        called, together = ((seen_i @ B) * seen_j).sum(1), (left * right * given).sum(1)
+    return CrossFit(beliefs, B.numpy(), left.numpy(), right.numpy(), called.numpy(), together.numpy())
