@@ -1,0 +1,91 @@
+"""pdcc suggest, audit and annotators on a run."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pdcc.cli import main
+
+
+def call(capsys, *arguments: object) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    said = capsys.readouterr()
+    return int(stop.value.code or 0), said.out, said.err
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """Sixty items called =n0 and so on, 300 answers of two annotators."""
+    place = tmp_path_factory.mktemp("asking")
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    names = [f"=n{k}" for k in range(60)]
+    table = pd.DataFrame(4 * np.eye(3)[y] + rng.normal(size=(60, 3)), columns=list("abc"))
+    table.assign(id=names).to_csv(place / "features.csv", index=False)
+    i = rng.integers(60, size=300)
+    j = (i + 1 + rng.integers(59, size=300)) % 60
+    similar = (y[i] == y[j]) ^ (rng.random(300) < 0.1)
+    who = np.where(np.arange(300) % 3 == 0, "ann", "bob")
+    pairs = pd.DataFrame(
+        {"i": [names[k] for k in i], "j": [names[k] for k in j], "similar": similar.astype(int), "annotator": who}
+    )
+    pairs.to_csv(place / "pairs.csv", index=False)
+    options = ["--epochs", "3", "--scale", "standard", "--confusion", "pooled", "--volume", "0", "--id-column", "id"]
+    with pytest.raises(SystemExit) as stop:
+        main(
+            [
+                "-q",
+                "fit",
+                str(place / "features.csv"),
+                str(place / "pairs.csv"),
+                "-k",
+                "3",
+                "-o",
+                str(place / "run"),
+                *options,
+            ]
+        )
+    assert not stop.value.code
+    return place
+
+
+def test_suggest_writes_pairs_and_says_what_to_expect(run, capsys):
+    code, out, _ = call(capsys, "-q", "suggest", run / "run", "-n", 20, "-o", run / "next.csv", "--new")
+    assert code == 0
+    assert "stop if that is not worth it" in out
+    table = pd.read_csv(run / "next.csv")
+    assert list(table.columns) == ["i", "j", "gain", "chosen_by", "probability"]
+    assert len(table) == 20
+    assert (table["chosen_by"] == "random").sum() >= 4
+    asked = {frozenset(p) for p in pd.read_csv(run / "pairs.csv")[["i", "j"]].to_numpy().tolist()}
+    assert not asked & {frozenset(p) for p in table[["i", "j"]].to_numpy().tolist()}
+    code, _, err = call(capsys, "-q", "suggest", run / "run", "--aim", "x")
+    assert (code, err.split(":")[1].strip()) == (2, "--aim")
+
+
+def test_audit_writes_every_answer_most_doubtful_first(run, capsys):
+    code, out, _ = call(capsys, "-q", "audit", run / "run", "-o", run / "doubtful.csv", "--safe-csv")
+    assert code == 0
+    assert "of 300 answers are wrong" in out
+    table = pd.read_csv(run / "doubtful.csv")
+    assert sorted(table["answer"]) == list(range(300))
+    assert table["wrong"].is_monotonic_decreasing
+    assert table["i"].str.startswith("'=").all()  # as a spreadsheet may open it
+    given = pd.read_csv(run / "pairs.csv").loc[table["answer"]]
+    assert table["annotator"].tolist() == given["annotator"].tolist()
+
+
+def test_annotators_are_listed(run, capsys):
+    code, out, _ = call(capsys, "-q", "annotators", run / "run")
+    assert code == 0
+    assert "ann" in out
+    assert "reliability" in out
+
+
+def test_results_do_not_replace_the_features(run, capsys):
+    before = (run / "features.csv").read_bytes()
+    code, _, err = call(capsys, "-q", "audit", run / "run", "-o", run / "features.csv")
+    assert code == 2
+    assert "features.csv" in err
+    assert (run / "features.csv").read_bytes() == before
