@@ -97,10 +97,10 @@ def _copies(data: PairData, codes: Ints, wrong: Float64) -> dict[int, list[int]]
     expected = table["n"] * rate.loc[table["by_x"]].to_numpy() * rate.loc[table["by_y"]].to_numpy()
     p = holm([float(v) for v in poisson.sf(np.floor(table["shared"]) - 1, np.maximum(expected, 1e-9))])
     out: dict[int, list[int]] = {}
-    for row, value in zip(table.itertuples(), p, strict=True):
+    for (one, two), value in zip(table[["by_x", "by_y"]].to_numpy(dtype=np.int64).tolist(), p, strict=True):
         if value is not None and value < SURE:
-            out.setdefault(int(row.by_x), []).append(int(row.by_y))
-            out.setdefault(int(row.by_y), []).append(int(row.by_x))
+            out.setdefault(one, []).append(two)
+            out.setdefault(two, []).append(one)
     return out
 
 

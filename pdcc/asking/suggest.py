@@ -38,7 +38,7 @@ def information(left: Float64, right: Float64, agreement: Float64) -> Float64:
     """
     p = np.einsum("ck,kl,cl->c", left, agreement, right)
     noise = np.einsum("ck,kl,cl->c", left, _entropy(agreement), right)
-    return np.maximum(_entropy(p) - noise, 0.0)
+    return np.asarray(np.maximum(_entropy(p) - noise, 0.0))
 
 
 def _entropy(p: Float64) -> Float64:

@@ -84,7 +84,7 @@ def run_cell(setting: Setting) -> dict[str, Any]:
     drawn_F, drawn_B = drawn_F[:, :, order], drawn_B[:, order][:, :, order]
     upper = np.triu_indices(K)
     return asdict(setting) | {
-        "name": setting.name, "status": str(idata.attrs["status"]), "latents": int(est.model_.membership.layers[-1].in_features + 1) * K + K * K,
+        "name": setting.name, "status": str(idata.attrs["status"]), "latents": (setting.hidden + 1) * K + K * K,
         "B": float(covered(drawn_B[:, *upper], B[upper]).mean()), "memberships": float(covered(drawn_F, F).mean()),
         "B_error": float(np.abs(drawn_B.mean(axis=0) - B).mean()), "memberships_error": float(np.abs(drawn_F.mean(axis=0) - F).mean()),
     }  # fmt: skip

@@ -67,12 +67,12 @@ def run_cell(setting: Setting) -> dict[str, Any]:
     p: dict[str, float | None] = {"dependence": None if labels.dependence is None else labels.dependence.p}
     idata = est.posterior(*given, draws=200, steps=400, random_state=setting.seed)
     table = check_predictive(run_predictive(idata, twins=0, seed=setting.seed))
-    p |= {str(row.statistic): row.p for row in table.itertuples()}
+    p |= dict(zip(table["statistic"].tolist(), table["p"].tolist(), strict=True))
     held = est.fitted_.split.test(data)
-    if len(held) >= 30:
+    if held is not None and len(held) >= 30:
         asked = est.predict_pairs(X, np.column_stack([held.i, held.j]), held_names(held))
         found = check_calibration(run_calibration(asked, held.similar))
-        p |= {f"calibration: {row.test}": row.p for row in found.itertuples()}
+        p |= {f"calibration: {test}": value for test, value in zip(found["test"], found["p"].tolist(), strict=True)}
     return asdict(setting) | {"name": setting.name, "p": p, "accuracy": acc(y, est.labels_)}
 
 
