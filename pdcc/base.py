@@ -277,9 +277,11 @@ class PairEstimator(MembershipOutput, PairInput):
     def audit_answers(
         self,
         X: Features,
-        pairs: ArrayLike | PairAnswers,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
         similar: ArrayLike | None = None,
         annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
         *,
         random_state: int = 0,
     ) -> "pd.DataFrame":
@@ -290,7 +292,7 @@ class PairEstimator(MembershipOutput, PairInput):
         from pdcc.asking.audit import audit_answers
         from pdcc.asking.reliability import annotator_reliability
 
-        data = self._checked(X, pairs, similar, annotators)
+        data = self._checked(X, pairs, similar, annotators, weights, soft)
         found = audit_answers(self.fitted_, data, random_state=random_state, progress=show_progress(self.progress))
         self.annotator_reliability_ = annotator_reliability(data, found)
         return found

@@ -94,6 +94,35 @@ def test_copies_are_flagged():
     table = annotator_reliability(data, audit).set_index("annotator")
     assert "shares mistakes with 1" in table.loc[0, "flag"]
     assert "shares" not in table.loc[2, "flag"]
+    pd.testing.assert_frame_equal(
+        annotator_reliability(data, audit.sample(frac=1, random_state=0)).set_index("annotator"), table
+    )
+    with pytest.raises(ValueError, match=r"^audit: expected a row for each of the 150 answers, found 149"):
+        annotator_reliability(data, audit.iloc[1:])
+
+
+def test_hard_pairs_do_not_make_copies():
+    """Five honest annotators are wrong about the same tenth of the pairs half of the time."""
+    rng = np.random.default_rng(0)
+    base = draw_pairs(80, 300, rng, distinct=True)
+    wrong = rng.random((5, 300)) < np.where(np.arange(300) < 30, 0.5, 0.05)
+    truth = np.arange(300) % 3 == 0
+    data = PairData.from_arrays(
+        rng.normal(size=(80, 2)), np.tile(base, (5, 1)), (truth ^ wrong).ravel(), np.repeat(np.arange(5), 300)
+    )
+    audit = pd.DataFrame(
+        {"wrong": wrong.ravel().astype(float), "same": np.tile(truth, 5).astype(float), "cluster_i": 0, "cluster_j": 1}
+    )
+    assert not annotator_reliability(data, audit)["flag"].str.contains("shares").any()
+
+
+def test_answers_that_say_neither_are_not_judged(asked):
+    _, X, _, pairs, similar, names = asked
+    soft = np.where(np.arange(600) % 6 == 0, 0.5, similar.astype(float))
+    est = VolMaxDCC(3, random_state=0, **SMALL).fit(X, pairs, soft, names, soft=True)
+    table = est.audit_answers(X, pairs, soft, names, soft=True)
+    assert table["wrong"].isna().tolist() == (soft == 0.5).tolist()
+    assert est.annotator_reliability_["answers"].sum() == 500
 
 
 def test_information_is_about_classes_and_not_about_noise():
@@ -115,6 +144,10 @@ def beliefs():
 def test_suggestions_are_about_open_items_diverse_and_partly_random(beliefs):
     B = 0.8 * np.eye(3) + 0.1
     table = suggest_pairs(beliefs, B, n=40, random_state=0)
+    many = suggest_pairs(beliefs, B, n=400, random_state=0)
+    assert (
+        10 < (many["chosen_by"][:100] == "random").sum() < 32
+    )  # a fifth of the first rows too (20, within three standard errors)
     assert list(table.columns) == ["i", "j", "gain", "chosen_by", "probability"]
     assert len(table) == 40
     assert (table["chosen_by"] == "random").sum() == 8
@@ -143,6 +176,8 @@ def test_suggestions_can_be_aimed_and_leave_out_what_is_known(beliefs):
     assert not both
     with pytest.raises(ValueError, match=r"^aim: expected one or two clusters from 0 to 2, found 3"):
         suggest_pairs(beliefs, B, n=3, aim=3)
+    with pytest.raises(ValueError, match=r"^aim: expected clusters that some item may be in"):
+        suggest_pairs(np.eye(3)[np.zeros(9, int)], B, n=3, aim=2)
     with pytest.raises(ValueError, match=r"^n: expected at most the 3 pairs"):
         suggest_pairs(beliefs[:3], B, n=4)
     with pytest.raises(ValueError, match=r"^exclude: expected pairs of row numbers below 200"):

@@ -16,7 +16,7 @@ def audit_answers(
     """One row per answer, in their order: i, j, similar, annotator (where known), expected, same, wrong, cluster_i, cluster_j, reason.
 
     expected: P(called similar), same: P(of one class), wrong: P(the answer is wrong), all by fits that did not see the answer and by the
-    other answers about its items. cluster_i, cluster_j: where they believe the items to be. ``found``: what ``cross_fit`` returned for the same fit and answers.
+    other answers about its items; nan for an answer of one half, which says neither. cluster_i, cluster_j: where they believe the items to be. ``found``: what ``cross_fit`` returned for the same fit and answers.
     """
     found = cross_fit(fitted, data, seed=random_state, progress=progress) if found is None else found
     same = (found.left * found.right).sum(axis=1)
@@ -29,18 +29,20 @@ def audit_answers(
     if data.annotator is not None:
         columns["annotator"] = np.array(data.annotator_names, dtype=object)[data.annotator]
     columns |= {"expected": found.expected, "same": same, "wrong": np.where(data.similar, 1 - together, together)}
-    columns |= {"cluster_i": found.left.argmax(axis=1), "cluster_j": found.right.argmax(axis=1)}
+    sides = np.nan_to_num(found.left), np.nan_to_num(found.right)
+    columns |= {"cluster_i": sides[0].argmax(axis=1), "cluster_j": sides[1].argmax(axis=1)}
     return pd.DataFrame(columns | {"reason": _reasons(found, data)})
 
 
 def _reasons(found: CrossFit, data: PairData) -> list[str]:
     """In words: what is believed of the two items."""
-    sides = [(part.argmax(axis=1).tolist(), part.max(axis=1).tolist()) for part in (found.left, found.right)]
+    parts = np.nan_to_num(found.left), np.nan_to_num(found.right)
+    sides = [(part.argmax(axis=1).tolist(), part.max(axis=1).tolist()) for part in parts]
     said = np.where(data.similar, "similar", "different").tolist()
     words = []
     for a, p, b, q, word in zip(*sides[0], *sides[1], said, strict=True):
         where = (
             f"both in cluster {a} ({p:.0%} and {q:.0%})" if a == b else f"in clusters {a} ({p:.0%}) and {b} ({q:.0%})"
         )
-        words.append(f"said {word}; believed to be {where}")
+        words.append(f"said {word}; believed to be {where}" if p else "says neither similar nor different")
     return words

@@ -8,7 +8,7 @@ import torch
 from pdcc.accuracy.beliefs import LEAST, Calibration, Judged, read, sum_by_item
 from pdcc.accuracy.estimate import sharpened
 from pdcc.accuracy.folds import fold_fits
-from pdcc.arrays import Float64
+from pdcc.arrays import Bools, Float64
 from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 
@@ -22,7 +22,7 @@ class CrossFit:
     """beliefs: (N, K), of every item's class, for asking. agreement: B, (K, K).
 
     Of every answer, by fits and answers other than this one: left, right, (M, K), what is believed of the classes of its two items;
-    expected, (M,), P(called similar); together, (M,), P(called similar, and of one class).
+    expected, (M,), P(called similar); together, (M,), P(called similar, and of one class). nan for answers that say neither.
     """
 
     beliefs: Float64
@@ -39,6 +39,8 @@ def cross_fit(fitted: Fitted, data: PairData, *, seed: int = 0, progress: bool =
         raise ValueError(
             "pairs, similar: expected the answers that were fitted, in their order, found others. Pass what fit was given."
         )
+    plain = plain_answers(data)
+    whole, data = data, data.subset(plain)
     fewest = int(min(data.similar.sum(), (~data.similar).sum()))
     if fewest < FEWEST:
         raise ValueError(
@@ -67,4 +69,17 @@ def cross_fit(fitted: Fitted, data: PairData, *, seed: int = 0, progress: bool =
         given = (1 - h_i) * (1 - h_j) * B.diag() + (1 - h_i) * h_j * (o_j @ B) + h_i * (1 - h_j) * (o_i @ B)
         given = given + h_i * h_j * ((o_i @ B) * o_j).sum(1, keepdim=True)
         called, together = ((seen_i @ B) * seen_j).sum(1), (left * right * given).sum(1)
-    return CrossFit(beliefs, B.numpy(), left.numpy(), right.numpy(), called.numpy(), together.numpy())
+    each = (_spread_out(part.numpy(), plain, len(whole)) for part in (left, right, called, together))
+    return CrossFit(beliefs, B.numpy(), *each)
+
+
+def plain_answers(data: PairData) -> Bools:
+    """Which answers say similar or different, (M,); a degree of one half says neither."""
+    return np.ones(len(data), dtype=bool) if data.soft is None else np.asarray(data.soft != 0.5)
+
+
+def _spread_out(values: Float64, rows: Bools, n: int) -> Float64:
+    """Values at ``rows`` of n, nan elsewhere."""
+    out = np.full((n, *values.shape[1:]), np.nan)
+    out[rows] = values
+    return out

@@ -25,6 +25,13 @@ def annotator_reliability(data: PairData, audit: pd.DataFrame) -> pd.DataFrame:
     annotators as few answers do not tell. confuses: the two clusters (or one) most of their wrong answers are about.
     flag: "answers do not depend on the items" or "shares mistakes with ..."; empty where nothing is wrong. Where no ids are known, one row.
     """
+    if len(audit) != len(data):
+        raise ValueError(
+            f"audit: expected a row for each of the {len(data)} answers, found {len(audit)}. Pass what audit_answers returned."
+        )
+    audit = audit.sort_index()
+    judged = audit["wrong"].notna().to_numpy()
+    data, audit = data.subset(judged), audit[judged]
     wrong, same = audit["wrong"].to_numpy(dtype=np.float64), audit["same"].to_numpy(dtype=np.float64)
     codes = np.zeros(len(data), dtype=np.int64) if data.annotator is None else data.annotator
     names = (EVERYONE,) if data.annotator is None else data.annotator_names
@@ -95,6 +102,11 @@ def _copies(data: PairData, codes: Ints, wrong: Float64) -> dict[int, list[int]]
     table = both.groupby(["by_x", "by_y"]).agg(n=("pair", "size"), shared=("shared", "sum")).reset_index()
     table = table[table["n"] >= FEWEST]
     expected = table["n"] * rate.loc[table["by_x"]].to_numpy() * rate.loc[table["by_y"]].to_numpy()
+    if len(table) < 2:  # nobody to tell hard pairs from copied answers by
+        return {}
+    # Hard pairs are got wrong by all: how much oftener than chance the others share mistakes is no sign of copying.
+    others = (table["shared"].sum() - table["shared"]) / np.maximum(expected.sum() - expected, 1e-9)
+    expected = expected * np.maximum(others, 1.0)
     p = holm([float(v) for v in poisson.sf(np.floor(table["shared"]) - 1, np.maximum(expected, 1e-9))])
     out: dict[int, list[int]] = {}
     for (one, two), value in zip(table[["by_x", "by_y"]].to_numpy(dtype=np.int64).tolist(), p, strict=True):

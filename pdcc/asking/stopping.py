@@ -38,7 +38,7 @@ def expect_from(
     at_i, at_j = np.searchsorted(touched, i), np.searchsorted(touched, j)
     m = np.maximum(beliefs[touched], 1e-9)
     yes, no = np.log(np.clip(m @ agreement, 1e-9, 1)), np.log(np.clip(1 - m @ agreement, 1e-9, 1))
-    before = float((m.max(axis=1) >= level).sum()), float(m.max(axis=1).sum())
+    open_, before = m.max(axis=1) < level, float(m.max(axis=1).sum())
     settled, right = [], []
     for _ in range(SIMULATIONS):
         truth = (rng.random((len(m), 1)) > np.cumsum(m, axis=1)[:, :-1]).sum(axis=1)
@@ -48,8 +48,8 @@ def expect_from(
         np.add.at(told, at_j, np.where(y[:, None], yes[at_i], no[at_i]))
         after = np.exp(told - told.max(axis=1, keepdims=True))
         after /= after.sum(axis=1, keepdims=True)
-        settled.append(float((after.max(axis=1) >= level).sum()) - before[0])
-        right.append((float(after.max(axis=1).sum()) - before[1]) / len(beliefs))
+        settled.append(float((open_ & (after.max(axis=1) >= level)).sum()))
+        right.append((float(after.max(axis=1).sum()) - before) / len(beliefs))
     return Expected(len(i), _interval(settled), _interval(right))
 
 

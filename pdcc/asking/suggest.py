@@ -28,7 +28,12 @@ def aim_at(beliefs: Float64, clusters: int | Sequence[int] | None) -> Float64:
     K = beliefs.shape[1]
     if not wanted or any(not isinstance(k, int | np.integer) or not 0 <= k < K for k in wanted):
         raise ValueError(f"aim: expected one or two clusters from 0 to {K - 1}, found {clusters!r}. Pass such numbers.")
-    return np.asarray(beliefs[:, wanted].sum(axis=1))
+    weight = np.asarray(beliefs[:, wanted].sum(axis=1))
+    if not weight.any():
+        raise ValueError(
+            f"aim: expected clusters that some item may be in, found {clusters!r}, which none is believed to be in. Choose others."
+        )
+    return weight
 
 
 def information(left: Float64, right: Float64, agreement: Float64) -> Float64:
@@ -56,7 +61,7 @@ def suggest_pairs(
     random_share: float = RANDOM,
     random_state: int = 0,
 ) -> pd.DataFrame:
-    """``n`` pairs of rows, as a table with the columns i, j, gain, chosen_by, probability; most informative first, random ones among them.
+    """``n`` pairs of rows, as a table with the columns i, j, gain, chosen_by, probability; most informative first, random ones at random places among them.
 
     Args:
         beliefs: (N, K), of every item's class. agreement: B, (K, K).
@@ -100,7 +105,12 @@ def suggest_pairs(
             "probability": np.concatenate([odds * taken, np.full(len(uniform), len(uniform) / max(possible, 1))]),
         }
     )  # fmt: skip
-    return table.sort_values("gain", ascending=False, kind="stable", ignore_index=True)
+    table = table.sort_values("gain", ascending=False, kind="stable", ignore_index=True)
+    # Random pairs at random places: whoever answers only the first rows answers as large a share of them.
+    place = np.arange(n, dtype=np.float64)
+    drawn_at = table["chosen_by"].to_numpy() == "random"
+    place[drawn_at] = rng.uniform(0, n, size=int(drawn_at.sum()))
+    return table.iloc[np.argsort(place, kind="stable")].reset_index(drop=True)
 
 
 def _rows(pairs: ArrayLike | None, N: int) -> Ints:
@@ -117,7 +127,7 @@ def _rows(pairs: ArrayLike | None, N: int) -> Ints:
         raise ValueError(
             f"exclude: expected pairs of row numbers below {N}, (E, 2), found {given.dtype} of shape {given.shape}. Pass rows of X."
         )
-    return given.astype(np.int64)
+    return np.asarray(given[given[:, 0] != given[:, 1]], dtype=np.int64)
 
 
 def _candidates(beliefs: Float64, weight: Float64, size: int, rng: np.random.Generator) -> tuple[Ints, Float64]:

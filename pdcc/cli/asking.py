@@ -39,7 +39,7 @@ def suggest(
 ) -> None:
     """Say which pairs to ask about next, and what their answers are expected to bring.
 
-    At least a fifth of them is drawn uniformly (chosen_by: random): by those, estimates stay honest.
+    At least a fifth of them is drawn uniformly (chosen_by: random): without these nothing could show where beliefs are wrong.
 
     Example: pdcc suggest run -n 200 -o next.csv
     """

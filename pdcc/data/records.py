@@ -25,7 +25,16 @@ def from_dedupe(body: Any, id_field: str | None) -> Rows:
     notes = (
         [f"Keys that are ignored: {listed(others)}."] if (others := [str(k) for k in body if k not in words]) else []
     )
-    pairs = [(words[key], revived(pair)) for key in body if key in words for pair in (revived(body[key]) or [])]
+    lists = {key: revived(body[key]) or [] for key in body if key in words}
+    for key, found in lists.items():
+        if not isinstance(found, list):
+            raise PairDataError(
+                "pairs",
+                f"a list of pairs under {key!r}",
+                f"a {type(found).__name__}",
+                "Write it with dedupe's write_training.",
+            )
+    pairs = [(words[key], revived(pair)) for key, found in lists.items() for pair in found]
     good, bad = [], []
     for row, (word, pair) in enumerate(pairs):
         if isinstance(pair, list) and len(pair) == 2 and all(isinstance(record, dict) for record in pair):
@@ -79,6 +88,7 @@ def from_label_studio(body: Any, columns: Mapping[str, str]) -> Rows:
     row = 0
     for task in tasks:
         given = task.get("annotations", task.get("completions")) or []
+        given = given if isinstance(given, list) else [given]
         alone += not given
         for annotation in given:
             said, trouble = _choice(annotation, columns.get("similar"))

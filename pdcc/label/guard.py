@@ -117,7 +117,10 @@ async def _whole(headers: Headers, receive: Receive) -> Receive:
     if headers.get("content-type", "").split(";")[0].strip().lower() != "application/json":
         raise Refused(415, "Expected application/json.")
     too_large = Refused(413, f"Expected at most {LARGEST_BODY} bytes.")
-    if int(headers.get("content-length", "0")) > LARGEST_BODY:
+    length = headers.get("content-length", "0")
+    if not length.isascii() or not length.isdigit():
+        raise Refused(400, "Expected a whole number as content-length.")
+    if int(length) > LARGEST_BODY:
         raise too_large
     body = b""
     try:

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pdcc.arrays import Features, Ints
+from pdcc.asking.uniform import pair_numbers
 from pdcc.errors import PairDataError
 
 logger = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ class NextPairs(Protocol):
         """At most n pairs of row numbers, none of them in ``exclude`` (M, 2), either way round.
 
         Columns: i, j, gain (what is expected of the answer, nan where nothing is), chosen_by ("random" or "suggested"),
-        probability (the chance with which one draw gives this pair, nan where it is not known).
+        probability (of a random source the chance with which one draw gives this pair, of suggestions that a batch holds it; nan where it is not known).
         """
         ...
 
@@ -47,6 +48,10 @@ class SuggestedPairs:
         if self._fingerprint() != self._mark:
             self._mark, self._estimator = self._load()
             logger.info("%s was fitted again: pairs are suggested by the new fit", self._run)
+        left = len(self._X) * (len(self._X) - 1) // 2 - len(np.unique(pair_numbers(exclude)))
+        n = min(n, left)
+        if n < 1:
+            return pd.DataFrame(columns=COLUMNS)
         table: pd.DataFrame = self._estimator.suggest_pairs(self._X, n=n, exclude=exclude, random_state=len(exclude))
         return table
 

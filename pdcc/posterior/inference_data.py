@@ -86,7 +86,7 @@ def to_inference_data(
     items = list(range(data.n_items)) if data.item_ids is None else [str(name) for name in data.item_ids]
     coords = {"item": items, "cluster": numbers, "cluster_b": numbers, "observed": numbers, "pair": list(range(M))}
     volume = float(config.volume)
-    regularised = how.regularised and volume > 0 and how.method != "ensemble"
+    regularised = volume > 0 and (how.regularised or how.method == "ensemble")  # refits keep the volume of the fit
     known = calibration(drawn.engine, config.confusion, volume, regularised)
     if drawn.status is not SampleStatus.CONVERGED:
         known = f"unknown, since this run did not converge (where runs do: {known})"

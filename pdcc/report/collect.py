@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pdcc.arrays import Ints
+from pdcc.asking.crossfit import plain_answers
 from pdcc.base import PairEstimator
 from pdcc.criticism.calibration import Calibration, run_calibration
 from pdcc.data.pairs import PairData
@@ -96,7 +97,11 @@ def gather_fit(
         absent[Part.DIAGNOSIS] = LEFT_OUT
     X = as_given(data)
     if extras is None:
-        extras = compute_extras(estimator, data) if compute else Extras.nothing(LEFT_OUT)
+        extras = (
+            compute_extras(estimator, data, random_state=random_state, progress=progress)
+            if compute
+            else Extras.nothing(LEFT_OUT)
+        )
     absent |= extras.absent
     calibration = _held_out(estimator, X, data)
     if calibration is None:
@@ -152,6 +157,7 @@ def as_given(data: PairData) -> Any:
 
 def _held_out(estimator: PairEstimator, X: Any, data: PairData) -> Calibration | None:
     held = estimator.fitted_.split.test(data)
+    held = None if held is None else held.subset(plain_answers(held))
     if held is None or len(held) < FEWEST_HELD_OUT or held.similar.all() or not held.similar.any():
         return None
     p = estimator.predict_pairs(X, np.column_stack([held.i, held.j]), names_of(held))

@@ -36,17 +36,19 @@ class Extras:
         return cls(absent=dict.fromkeys((Part.ANNOTATORS, Part.DOUBTFUL, Part.SUGGESTED), reason))
 
 
-def compute_extras(estimator: PairEstimator, data: PairData, *, progress: bool = False) -> Extras:
+def compute_extras(
+    estimator: PairEstimator, data: PairData, *, random_state: int = 0, progress: bool = False
+) -> Extras:
     """Doubtful answers, reliability and suggestions by fits to parts of the answers; where that cannot be, its sentence is the reason."""
     try:
-        found = cross_fit(estimator.fitted_, data, progress=progress)
+        found = cross_fit(estimator.fitted_, data, seed=random_state, progress=progress)
     except ValueError as error:
         return Extras.nothing(str(error))
     doubtful = audit_answers(estimator.fitted_, data, found=found)
     annotators = None if data.annotator is None else annotator_reliability(data, doubtful)
     absent = {Part.ANNOTATORS: UNNAMED} if annotators is None else {}
     n = min(N_SUGGESTED, data.n_items * (data.n_items - 1) // 2)
-    suggested = suggest_pairs(found.beliefs, found.agreement, n=n)
+    suggested = suggest_pairs(found.beliefs, found.agreement, n=n, random_state=random_state)
     stopping = str(expect_from(found.beliefs, found.agreement, suggested))
     doubtful = doubtful.assign(i=data.i, j=data.j)  # row numbers, whatever the answers called the items
     return Extras(annotators, doubtful, suggested, stopping, absent)

@@ -41,7 +41,8 @@ def read_looks(names: Sequence[Any], items: Path | None, images: Path | None) ->
         else:
             there = {p.stem: p for p in sorted(folder.iterdir()) if p.suffix.lower() in ENDINGS}
             files = {row: there[str(name)] for row, name in enumerate(names) if str(name) in there}
-        files = {row: path for row, path in files.items() if path.is_file()}
+        inside = folder.resolve()  # a link must not lead out of the folder
+        files = {row: p for row, p in files.items() if p.is_file() and p.resolve().is_relative_to(inside)}
         if not files:
             raise PairDataError(
                 str(images),

@@ -18,6 +18,8 @@ from pdcc.report.looks import thumbnails
 from pdcc.report.sections import MOST_CARDS, believed, chosen_rows, of_clusters, of_verdict
 from pdcc.report.words import shown
 from pdcc.storage.files import as_path, check_output, write_atomic
+from pdcc.storage.model import read_description
+from pdcc.storage.run import features_of
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -62,7 +64,8 @@ def write_report(
     progress: bool = False,
 ) -> Path:
     """Write the report of a finished run to one HTML file, and return its path; arguments are those of ``gather``."""
-    target = check_output(as_path(output), [as_path(p) for p in (features, items) if p is not None])
+    own = features_of(as_path(run), read_description(as_path(run)))[0] if features is None else features
+    target = check_output(as_path(output), [as_path(p) for p in (own, items) if p is not None])
     content = gather(
         run, features=features, items=items, images=images, quick=quick, random_state=random_state, progress=progress
     )

@@ -114,7 +114,7 @@ def of_suggested(content: ReportContent, images: Mapping[int, str]) -> tuple[Sug
         return ()
     return tuple(
         SuggestedRow(
-            item_line(content, int(row["i"]), images), item_line(content, int(row["j"]), images), number(row["probability"], 2),
+            item_line(content, int(row["i"]), images), item_line(content, int(row["j"]), images), f"{float(row['probability']):.2g}",
             number(row["gain"]), _name(row["chosen_by"]),
         )
         for row in content.suggested.iloc[:MOST_SUGGESTED].to_dict(orient="records")
