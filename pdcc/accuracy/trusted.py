@@ -69,18 +69,24 @@ def with_trusted(labels: Ints, probability: Float64, trusted: Trusted) -> Estima
     rows = trusted.rows
     right = matched(labels[rows], trusted.classes).astype(np.float64)
     n, N = len(rows), len(labels)
-    p = probability[rows]
-    spread = float(p.var())
-    weight = 0.0 if spread == 0 else float(np.cov(right, p, ddof=0)[0, 1]) / spread * (1 - n / N)
-    moved = weight * float(probability.mean() - p.mean())
-    # Two more right and two more wrong (Agresti and Coull): a sample with few errors, or none, does not prove that there are few.
-    share = (right.sum() + 2) / (n + 4)
-    rest = right - weight * p
-    unexplained = min(1.0, float(rest.var()) / max(float(right.var()), 1e-9)) * (n - 1) / (n - 2)
-    variance = unexplained * share * (1 - share) / (n + 4) * (1 - n / N) + weight**2 * float(probability.var()) / N
-    half = float(norm.ppf((1 + LEVEL) / 2)) * math.sqrt(variance)
-    estimate = float(np.clip(right.mean() + moved, 0, 1))
-    low, high = share + moved - half, share + moved + half
+    p, rest = probability[rows], np.delete(probability, rows)
+    # Two more right and two more wrong (Agresti and Coull), about which probabilities say nothing: a sample with few errors, or none,
+    # proves neither that there are few nor that probabilities know which.
+    more = np.concatenate([right, [1.0, 1.0, 0.0, 0.0]])
+    known = np.concatenate([p, np.full(4, p.mean())])
+    off = known - known.mean()
+    total = float(np.square(off).sum())
+    weight = 0.0 if total == 0 else float(np.clip((more @ off) / total, 0.0, 1.0))
+    # Residuals as they are where an item is left out: the few errors decide the weight, and would seem explained by it.
+    pull = 1 / len(more) + (np.square(off) / total if total else 0.0)
+    residual = (more - more.mean() - weight * off) / np.maximum(1 - pull, 0.1)
+    variance = min(float(np.square(residual).mean()), float(more.var()))
+    # The items in the sample are known: the rest is a draw like it.
+    moved = weight * float(rest.mean() - p.mean())
+    half = float(norm.ppf((1 + LEVEL) / 2)) * math.sqrt(variance * (1 / len(more) + 1 / len(rest)))
+    share, of_rest = n / N, np.array([-half, 0.0, half]) + more.mean() + moved
+    low, _, high = share * right.mean() + (1 - share) * np.clip(of_rest, 0, 1)
+    estimate = float(np.clip(share * right.mean() + (1 - share) * (right.mean() + moved), 0, 1))
     return Estimate(float(np.clip(low, 0, estimate)), estimate, float(np.clip(high, estimate, 1)))
 
 
