@@ -10,9 +10,9 @@ import pandas as pd
 from pdcc.annotators import answer_through, draw_pairs
 from pdcc.arrays import Bools, Float64
 from pdcc.estimator import VolMaxDCC
-from pdcc.experiments.grid import run_grid
+from pdcc.experiments.grid import run_study
 from pdcc.metrics import align
-from pdcc.storage.journal import read_lines, write_table
+from pdcc.storage.journal import write_table
 
 K, WIDTH = 3, 4
 # Distance of the clusters' centres from the origin, and the weight of a Dirichlet on A's diagonal besides 1 for every entry.
@@ -124,20 +124,10 @@ def simulate_coverage(output: Path, *, size: int | None, seed: int, n_jobs: int,
         for engine, volume, hidden, share in STUDY
         for r in range(max(1, round(share * n)))
     ]
-    done = {row["name"]: row for row in read_lines(path) if "error" not in row}
-    todo = [s for s in asked if s.name not in done]
-    done |= run_grid(todo, _safely, lambda row: row["name"], path, n_jobs=n_jobs, progress=progress, label="coverage")
-    rows = [done[s.name] for s in asked]
+    rows = run_study(asked, run_cell, path, n_jobs=n_jobs, progress=progress, label="coverage")
     failed = sum("error" in r for r in rows)
     if failed == len(rows):
         return f"{len(rows)} repetitions, none finished: see {path}."
     table = summarise(rows)
     write_table(output / "coverage.csv", table)
     return f"{len(rows)} repetitions, {failed} failed.\n{table.round(3).to_string(index=False)}"
-
-
-def _safely(setting: Setting) -> dict[str, Any]:
-    try:
-        return run_cell(setting)
-    except Exception as error:  # one broken repetition must not end the study; it is counted as failed
-        return asdict(setting) | {"name": setting.name, "error": f"{type(error).__name__}: {error}"}

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from pdcc.annotators import answer_through, draw_pairs
 from pdcc.arrays import Float64
 from pdcc.estimator import VolMaxDCC
-from pdcc.experiments.grid import run_grid
+from pdcc.experiments.grid import run_study
 from pdcc.identifiability.ssc import check_ssc
 from pdcc.identifiability.verdict import Question
 from pdcc.metrics import membership_mse
 from pdcc.plots.experiments import plot_bank
-from pdcc.storage.journal import read_lines, write_figure, write_table
+from pdcc.storage.journal import write_figure, write_table
 
 N_ITEMS = 600
 
@@ -190,17 +190,7 @@ def run_cell(setting: Setting) -> dict[str, Any]:
 
 def run_bank(settings: list[Setting], path: Path, *, n_jobs: int = 1, progress: bool = False) -> list[dict[str, Any]]:
     """Run every setting that ``path`` (JSON lines) does not hold yet; a killed run goes on where it was."""
-    done = {row["name"]: row for row in read_lines(path) if "error" not in row}
-    todo = [s for s in settings if s.name not in done]
-    done |= run_grid(todo, _safely, lambda row: row["name"], path, n_jobs=n_jobs, progress=progress, label="bank")
-    return [done[s.name] for s in settings]
-
-
-def _safely(setting: Setting) -> dict[str, Any]:
-    try:
-        return run_cell(setting)
-    except Exception as error:  # one broken cell must not end the bank; it is counted as failed
-        return asdict(setting) | {"name": setting.name, "error": f"{type(error).__name__}: {error}"}
+    return run_study(settings, run_cell, path, n_jobs=n_jobs, progress=progress, label="bank")
 
 
 GROUPS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {

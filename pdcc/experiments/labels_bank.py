@@ -31,9 +31,9 @@ from pdcc.annotators import (
 from pdcc.arrays import Bools, Float64, Ints
 from pdcc.estimator import VolMaxDCC
 from pdcc.experiments.bank import labelled
-from pdcc.experiments.grid import run_grid
+from pdcc.experiments.grid import run_study
 from pdcc.plots.experiments import plot_labels
-from pdcc.storage.journal import read_lines, write_figure, write_table
+from pdcc.storage.journal import write_figure, write_table
 
 HALVES = {
     "A": ("digits", "wine", "satellite", "vowel", "blobs5", "uneven5", "blobs20"),
@@ -217,11 +217,8 @@ def summarise(rows: list[dict[str, Any]]) -> pd.DataFrame:
 def simulate_labels(output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool, half: str = "B") -> str:
     """Run a half of the bank into ``output``: labels.jsonl, labels.csv, labels-summary.csv, labels.png. Returns the summary as text."""
     path = output / "labels.jsonl"
-    done = {row["name"]: row for row in read_lines(path) if "error" not in row}
     asked = settings(half, size, seed)
-    todo = [s for s in asked if s.name not in done]
-    done |= run_grid(todo, _safely, lambda row: row["name"], path, n_jobs=n_jobs, progress=progress, label="labels")
-    rows = [done[s.name] for s in asked]
+    rows = run_study(asked, run_cell, path, n_jobs=n_jobs, progress=progress, label="labels")
     write_table(output / "labels.csv", pd.DataFrame([{k: v for k, v in r.items() if k != "verdicts"} for r in rows]))
     failed = sum("error" in r for r in rows)
     if failed == len(rows):
@@ -230,12 +227,3 @@ def simulate_labels(output: Path, *, size: int | None, seed: int, n_jobs: int, p
     write_table(output / "labels-summary.csv", summary)
     write_figure(output / "labels.png", plot_labels(rows).figure)
     return f"{len(rows)} settings, {failed} failed.\n{summary.round(3).to_string(index=False)}"
-
-
-def _safely(setting: Setting) -> dict[str, Any]:
-    try:
-        return run_cell(setting)
-    except (
-        Exception
-    ) as error:  # data that is not there, or a broken cell, must not end the bank; it is counted as failed
-        return asdict(setting) | {"name": setting.name, "error": f"{type(error).__name__}: {error}"}

@@ -23,10 +23,10 @@ from pdcc.criticism.calibration import check_calibration, run_calibration
 from pdcc.criticism.predictive import check_predictive, run_predictive
 from pdcc.data.pairs import PairData
 from pdcc.estimator import VolMaxDCC
-from pdcc.experiments.grid import run_grid
+from pdcc.experiments.grid import run_study
 from pdcc.experiments.labels_bank import features
 from pdcc.metrics import acc
-from pdcc.storage.journal import read_lines, write_table
+from pdcc.storage.journal import write_table
 
 RATIOS = (2, 5, 30)
 WRONG = 0.2
@@ -104,20 +104,10 @@ def simulate_nulls(output: Path, *, size: int | None, seed: int, n_jobs: int, pr
         for kind in ("null", "null, eight", "mind")
         for ratio in RATIOS
     ]
-    done = {row["name"]: row for row in read_lines(path) if "error" not in row}
-    todo = [s for s in asked if s.name not in done]
-    done |= run_grid(todo, _safely, lambda row: row["name"], path, n_jobs=n_jobs, progress=progress, label="nulls")
-    rows = [done[s.name] for s in asked]
+    rows = run_study(asked, run_cell, path, n_jobs=n_jobs, progress=progress, label="nulls")
     failed = sum("error" in r for r in rows)
     if failed == len(rows):
         return f"{len(rows)} sets, none finished: see {path}."
     table = summarise(rows)
     write_table(output / "nulls.csv", table)
     return f"{len(rows)} sets, {failed} failed.\n{table.round(3).to_string(index=False)}"
-
-
-def _safely(setting: Setting) -> dict[str, Any]:
-    try:
-        return run_cell(setting)
-    except Exception as error:  # one broken set must not end the study; it is counted as failed
-        return asdict(setting) | {"name": setting.name, "error": f"{type(error).__name__}: {error}"}
