@@ -113,7 +113,7 @@ def test_the_summary_counts_what_it_says():
 def test_one_cell_end_to_end():
     row = run_cell(Setting(3, 1.0, 3000, "none", "none", "independent", 5))
     assert row["recovered"] == (row["mse"] <= RECOVERED)
-    assert row["overall"] == row["diagnosis"]["overall"]
+    assert row["overall"] == row["diagnosis"]["verdicts"]["memberships"]
     assert 0.95 < row["true_rho"] <= 1.001
     json.dumps(row)
 
