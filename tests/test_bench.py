@@ -232,8 +232,8 @@ def test_a_report_of_what_is_on_record(toy, tmp_path):
 def test_a_selected_volume_is_fitted_with(monkeypatch):
     seen = []
 
-    def select(X, pairs, similar, annotators, *, estimator, random_state, progress):
-        seen.append((estimator.get_params()["confusion"], random_state, len(pairs)))
+    def select(X, y, *, estimator, random_state, progress):
+        seen.append((estimator.get_params()["confusion"], random_state, y.n_answers))
         return Selection("volume", 0.01, "because", pd.DataFrame(), "items and pairs")
 
     monkeypatch.setattr(methods, "select_volume", select)
