@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import pandas as pd
 
-from pdcc.arrays import Features, Ints
+from pdcc.arrays import Floats, Ints
 from pdcc.asking.uniform import pair_numbers
 from pdcc.errors import PairDataError
 
@@ -30,7 +30,7 @@ class NextPairs(Protocol):
 class SuggestedPairs:
     """What the fit in a run directory would ask about the rows of X. A run that was fitted again since is loaded again."""
 
-    def __init__(self, run: Path, X: Features):
+    def __init__(self, run: Path, X: Floats):
         self._run, self._X = run, X
         self._mark, self._estimator = self._load()
 
