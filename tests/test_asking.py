@@ -6,8 +6,10 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from pdcc import PairData, VolMaxDCC
+from pdcc.accuracy.beliefs import Calibration, Judged
+from pdcc.accuracy.folds import fold_fits
 from pdcc.annotators import answer_with_flips, draw_pairs
-from pdcc.asking.crossfit import cross_fit
+from pdcc.asking.crossfit import SHARE, cross_fit
 from pdcc.asking.reliability import annotator_reliability
 from pdcc.asking.stopping import expect_from
 from pdcc.asking.suggest import information, suggest_pairs
@@ -50,14 +52,18 @@ def test_wrong_answers_are_found_in_their_order(asked, audited):
 
 
 def test_an_answer_is_not_judged_by_itself(asked):
-    """One answer turned round leaves what is believed of its items without it where it was, but for what a fold's other answers change."""
+    """Where an item has one answer that a fit did not see, that answer leaves the fit's belief about it as it is; others move it."""
     est, X, _, pairs, similar, names = asked
     data = PairData.from_arrays(X, pairs, similar, names)
     found = cross_fit(est.fitted_, data)
-    alone = np.flatnonzero(np.bincount(pairs.ravel(), minlength=120)[pairs].min(axis=1) > 0)[0]
-    assert np.allclose(found.left.sum(axis=1), 1)
-    assert found.left.shape == (600, 3)
-    other = PairData.from_arrays(X, pairs, np.where(np.arange(600) == alone, ~similar, similar), names)
+    at = Judged(fold_fits(est.fitted_, data, (SHARE,), seed=0)[0], data)
+    calibrated = Calibration([at])
+    before = calibrated.beliefs(calibrated.mode, 0, at.used)[at.at_left].numpy()
+    alone = np.bincount(np.concatenate([at.at_left, at.at_right]))[at.at_left] == 1
+    assert alone.sum() > 20
+    np.testing.assert_allclose(found.left[alone], before[alone], atol=1e-4)
+    assert np.abs(found.left[~alone] - before[~alone]).max() > 0.01
+    other = PairData.from_arrays(X, pairs, ~similar, names)
     with pytest.raises(ValueError, match=r"^pairs, similar: expected the answers that were fitted"):
         cross_fit(est.fitted_, other)
 
