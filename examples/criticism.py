@@ -33,7 +33,7 @@ for name, answers in (("errors answer by answer", one_by_one), ("errors once per
         X, pairs, answers.similar
     )
     print(f"\n{name}: {100 * answers.flip_rate:.0f} % of the answers wrong")
-    idata = est.posterior(X, pairs, answers.similar, draws=args.draws, steps=500)  # arviz.InferenceData
+    idata = est.posterior(X, pairs, answers.similar, method="svi", draws=args.draws, steps=500)  # arviz.InferenceData
     print(f"posterior: {idata.attrs['status']}. {idata.attrs['message']}")
 
     for row in check_predictive(run_predictive(idata, draws=args.draws), level=0.05).to_dict("records"):

@@ -216,7 +216,7 @@ class PairEstimator(MembershipOutput, PairInput):
         weights: ArrayLike | None = None,
         soft: bool = False,
         *,
-        method: str = "svi",
+        method: str = "hmc",
         draws: int | None = None,
         chains: int | None = None,
         random_state: int = 0,
@@ -229,10 +229,11 @@ class PairEstimator(MembershipOutput, PairInput):
         the engine's status, what it leaves out, and how its intervals fared in simulation.
 
         Args:
-            method: "svi" (a Normal guide over confusion and last layer; ``guide="low-rank"`` or "normal", ``steps``),
-                "nuts" (the same sites by NUTS, or ``sites="confusion"`` alone; ``warmup``), or
+            method: "hmc" (confusion and last layer by Hamiltonian Monte Carlo, many short chains at once, or ``sites="confusion"``
+                alone; ``warmup``), "svi" (a Normal guide over the same; ``guide="low-rank"`` or "normal", ``steps``),
+                "nuts" (the same by NUTS, a few long chains), or
                 "ensemble" (whole nets refitted from new starts to reweighted answers).
-            draws: draws per chain (500; "ensemble": 5). chains: "nuts" and "ensemble" 4.
+            draws: draws per chain ("hmc" 48, "svi" and "nuts" 500, "ensemble" 5). chains: "hmc" 16, "nuts" and "ensemble" 4.
             options: also ``prior_scale``, the prior deviation of the last layer's weights (default: such that logits deviate
                 by 5 before any answer), and ``regularised=True``, which keeps the volume term of the fit: not a posterior then,
                 but a regularised (Gibbs) one around what was fitted.

@@ -84,10 +84,11 @@ def numbers(evidence: dict[str, Any]) -> list[float]:
 
 
 def one(name: str, seed: int) -> dict[str, Any]:
-    """A fit, its posterior by two engines, and its diagnosis."""
+    """A fit, its posterior by three engines, and its diagnosis."""
     data = problem(seed, people=name in ("auto", "per-annotator"))
     est = SETTINGS[name](seed).fit(*data)
-    svi = est.posterior(*data, draws=4, steps=30, random_state=seed)
+    svi = est.posterior(*data, method="svi", draws=4, steps=30, random_state=seed)
+    hmc = est.posterior(*data, chains=3, draws=2, warmup=3, random_state=seed)
     refits = est.posterior(*data, method="ensemble", chains=2, draws=2, random_state=seed)
     found = est.diagnose(*data, draws=6, n_restarts=2, work=1.0, random_state=seed)
     chosen = est.report_.chosen
@@ -104,6 +105,7 @@ def one(name: str, seed: int) -> dict[str, Any]:
         "objective": est.objective(*data),
         "history": bits([list(h.values()) for h in est.history_]),
         "pairs": bits(est.predict_pairs(data[0], data[1], data[3])),
+        "hmc": bits(hmc.posterior["memberships"].values),
         "svi": bits(svi.posterior["memberships"].values),
         "svi_b": bits(svi.posterior["agreement"].values),
         "refits": bits(refits.posterior["memberships"].values),

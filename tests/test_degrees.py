@@ -229,7 +229,7 @@ def test_runs_keep_degrees_and_weights(given, fitted, tmp_path):
     assert loaded.model_.total_weight == fitted.model_.total_weight
 
 
-@pytest.mark.parametrize("method", ["svi", "nuts", "ensemble"])
+@pytest.mark.parametrize("method", ["hmc", "svi", "nuts", "ensemble"])
 def test_posteriors_see_degrees_and_weights(noisy_blobs, method):
     """An answer of weight 40 is learned by heart; log_likelihood is what an answer adds to the log density."""
     X, a = noisy_blobs.X[:30], noisy_blobs.answers
@@ -241,6 +241,7 @@ def test_posteriors_see_degrees_and_weights(noisy_blobs, method):
     weights = np.full(len(soft), 0.5)
     est = VolMaxDCC(3, **FIXED | {"volume": 0.0}).fit(X, pairs, soft, weights=weights, soft=True)
     options = {
+        "hmc": {"draws": 4, "warmup": 3, "chains": 2},
         "svi": {"draws": 20, "steps": 40},
         "nuts": {"draws": 5, "warmup": 5, "chains": 1},
         "ensemble": {"draws": 2, "chains": 1},

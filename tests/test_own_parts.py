@@ -111,12 +111,12 @@ def test_tensors_are_features_too():
     np.testing.assert_array_equal(by_array, by_tensor)
 
 
-@pytest.mark.parametrize("method", ["svi", "nuts", "ensemble"])
+@pytest.mark.parametrize("method", ["hmc", "svi", "nuts", "ensemble"])
 def test_posteriors_of_a_network(method):
     X, _, a = images()
     est = VolMaxDCC(K, network=network, confusion="stochastic", volume=0.0, **SMALL | {"epochs": 6})
     est.fit(X, a.pairs, a.similar)
-    options = {"svi": {"draws": 4, "steps": 30}, "nuts": {"draws": 4, "warmup": 2, "chains": 1, "sites": "confusion"},
+    options = {"hmc": {"draws": 2, "warmup": 2, "chains": 2}, "svi": {"draws": 4, "steps": 30}, "nuts": {"draws": 4, "warmup": 2, "chains": 1, "sites": "confusion"},
                "ensemble": {"chains": 2, "draws": 2}}[method]  # fmt: skip
     found = est.posterior(X, a.pairs, a.similar, method=method, **options)
     F = found.posterior["memberships"].values.mean((0, 1))
@@ -174,7 +174,7 @@ def test_noise_that_depends_on_the_items_is_learned(tmp_path):
     np.testing.assert_array_equal(back.predict_pairs(X, pairs), p)
     again = pickle.loads(pickle.dumps(est))
     np.testing.assert_array_equal(again.predict_pairs(X, pairs), p)
-    idata = est.posterior(X, pairs, similar, draws=50, steps=20)
+    idata = est.posterior(X, pairs, similar, method="svi", draws=50, steps=20)
     likelihood = np.exp(idata.log_likelihood["similar"].values).mean((0, 1))
     by_draws = np.where(similar, likelihood, 1 - likelihood)
     assert np.abs(by_draws - p).mean() < 0.05  # by the mean B it is .1; each pair by its own B, not by the mean one

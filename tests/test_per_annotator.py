@@ -158,7 +158,7 @@ def test_objective_sees_who_answered(fitted):
     )
 
 
-@pytest.mark.parametrize("method", ["svi", "ensemble"])
+@pytest.mark.parametrize("method", ["hmc", "svi", "ensemble"])
 def test_posteriors_predict_each_annotator_by_their_own_confusion(fitted, method):
     est, data = fitted
     found = est.posterior(*data, method=method, draws=4, **({"steps": 30} if method == "svi" else {"chains": 2}))

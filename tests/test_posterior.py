@@ -15,6 +15,8 @@ from pdcc import PairData, VanillaDCC, VolMaxDCC, metrics
 from pdcc.data.splits import split
 from pdcc.inference import FitConfig, PairTensors, fit, map_guide, memberships
 from pdcc.inference.ensemble import Stack, fit_ensemble
+from pdcc.inference import hmc
+from pdcc.inference.laplace import unconstrain
 from pdcc.inference.nuts import nuts_posterior
 from pdcc.inference.variational import svi_posterior
 from pdcc.models import (
@@ -194,7 +196,7 @@ def test_reweighting_spreads_members_as_new_answers_do(noisy_blobs):
 
 
 def test_engines_agree_on_a_normal_posterior(noisy_blobs):
-    """With many answers the posterior of B is nearly Normal: SVI's full guide and NUTS must agree.
+    """With many answers the posterior of B is nearly Normal: SVI's full guide, HMC and NUTS must agree.
 
     NUTS: 2 x 80 draws, effective size > 50, so its mean has a standard error below .14 sd: four of them are .57 sd.
     """
@@ -207,19 +209,69 @@ def test_engines_agree_on_a_normal_posterior(noisy_blobs):
     )
     by_svi = svi_posterior(head.model, head.batch, head.start, draws=400, steps=300, seed=1)
     by_nuts = nuts_posterior(head.model, head.batch, head.start, draws=80, warmup=40, chains=2, seed=1)
-    svi, nuts = (last_layer_draws(head, d, est.memberships_) for d in (by_svi, by_nuts))
+    by_hmc = hmc.hmc_posterior(head.model, head.batch, head.start, draws=20, seed=1)
+    svi, nuts, ours = (last_layer_draws(head, d, est.memberships_) for d in (by_svi, by_nuts, by_hmc))
     assert np.ptp(nuts.memberships, axis=(0, 1)).max() < 1e-6  # only the confusion moves
     assert nuts.stats["diverging"].shape == (2, 80)
     upper = np.triu_indices(3)
-    a, b = svi.agreement.reshape(-1, 3, 3)[:, *upper], nuts.agreement.reshape(-1, 3, 3)[:, *upper]
-    assert (np.abs(a.mean(0) - b.mean(0)) / b.std(0)).max() < 0.57
-    ratio = a.std(0) / b.std(0)
-    assert 0.5 < ratio.min()
-    assert ratio.max() < 1.6
+    b = nuts.agreement.reshape(-1, 3, 3)[:, *upper]
+    for other in (svi, ours):
+        a = other.agreement.reshape(-1, 3, 3)[:, *upper]
+        assert (np.abs(a.mean(0) - b.mean(0)) / b.std(0)).max() < 0.57
+        ratio = a.std(0) / b.std(0)
+        assert 0.5 < ratio.min()
+        assert ratio.max() < 1.6
+
+
+def confusion_head(noisy_blobs, weights=None):
+    est = fitted(noisy_blobs, "stochastic", 0.0)
+    a = noisy_blobs.answers
+    data = PairData.from_arrays(noisy_blobs.X, a.pairs, a.similar, weights=weights)
+    x = est.fitted_.scaled(data.features)
+    return double(last_layer_of(est.model_, est.guide_, data, x, prior_scale=None, only_confusion=True))
+
+
+def test_hmc_draws_from_a_density_it_was_not_given_the_shape_of(noisy_blobs):
+    """Where answers count next to nothing the posterior is the prior, whose moments are known: Dirichlet columns, skewed and bounded.
+
+    64 chains of 12 draws, some 300 of them independent: the largest of 9 means lies within four standard errors.
+    """
+    head = confusion_head(noisy_blobs, np.full(len(noisy_blobs.answers.similar), 1e-9))
+    found = hmc.hmc_posterior(head.model, head.batch, head.start, chains=64, draws=12, warmup=30, seed=3)
+    assert found.status == "converged", found.message
+    columns = found.sites["confusion_columns"].flatten(0, 1).numpy()
+    alpha = head.model.confusion.concentration.numpy()
+    mean = alpha / alpha.sum(axis=-1, keepdims=True)
+    deviation = np.sqrt(mean * (1 - mean) / (alpha.sum(axis=-1, keepdims=True) + 1))
+    assert np.abs((columns.mean(0) - mean) / deviation).max() < 4 / np.sqrt(300)
+    np.testing.assert_allclose(columns.std(0), deviation, rtol=0.25)
+
+
+def test_many_chains_see_the_energy_of_one(noisy_blobs):
+    head = confusion_head(noisy_blobs)
+    space = unconstrain(head.model, head.batch, head.start)
+    energy = hmc.side_by_side(space, space.start)
+    flat = space.start + torch.randn(
+        3, len(space.start), generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    torch.testing.assert_close(energy(flat), torch.stack([space.energy(one) for one in flat]))
+
+
+def test_the_steepest_directions_are_straightened(monkeypatch):
+    """A quadratic with three steep directions: afterwards its curvature is 1 along them and as before elsewhere."""
+    torch.manual_seed(0)
+    monkeypatch.setattr(hmc, "STEEPEST", 3)
+    turn = torch.linalg.qr(torch.randn(12, 12, dtype=torch.float64))[0]
+    H = turn * torch.tensor([900.0, 400.0, 100.0] + [1.0] * 9, dtype=torch.float64) @ turn.mT
+    mode = torch.zeros(12, dtype=torch.float64)
+    straighten = hmc._steepest(lambda flat: ((flat @ H) * flat).sum(-1) / 2, mode, torch.ones_like(mode))
+    root = straighten(torch.eye(12, dtype=torch.float64)).mT
+    torch.testing.assert_close(torch.linalg.eigvalsh(root.mT @ H @ root), torch.ones_like(mode), atol=1e-3, rtol=0)
 
 
 @pytest.mark.parametrize(("method", "chains", "options"), [
     ("svi", 1, {"draws": 12, "steps": 60}),
+    ("hmc", 3, {"chains": 3, "draws": 4, "warmup": 3}),
     ("ensemble", 2, {"chains": 2, "draws": 2}),
     ("nuts", 2, {"chains": 2, "draws": 6, "warmup": 6, "sites": "confusion"}),
 ])  # fmt: skip
@@ -243,6 +295,10 @@ def test_inference_data(est, noisy_blobs, method, chains, options, caplog):
     assert idata.constant_data["annotator"].values.tolist() == who.tolist()
     assert idata.attrs["method"] == method
     assert json.loads(idata.attrs["versions"])["torch"]
+    if method == "hmc":  # three chains of four draws are not worth a hundred
+        assert idata.attrs["status"] == "not converged"
+        assert "energy" in idata.attrs["message"]
+        assert idata.sample_stats["energy"].shape == (3, 4)
     if method == "nuts":  # six draws of two chains: it must not claim to have converged
         assert idata.attrs["status"] == "not converged"
         assert "r_hat" in idata.attrs["message"]
@@ -266,10 +322,10 @@ def test_draws_repeat_and_clusters_are_aligned(est, noisy_blobs):
 
 def test_bad_requests_say_what_to_do(est, noisy_blobs):
     a = noisy_blobs.answers
-    with pytest.raises(ValueError, match=r"^method: expected one of 'svi', 'nuts', 'ensemble', found 'vb'"):
+    with pytest.raises(ValueError, match=r"^method: expected one of 'hmc', 'svi', 'nuts', 'ensemble', found 'vb'"):
         est.posterior(noisy_blobs.X, a.pairs, a.similar, method="vb")
     with pytest.raises(ValueError, match=r"^draws, chains: expected"):
-        est.posterior(noisy_blobs.X, a.pairs, a.similar, chains=2)
+        est.posterior(noisy_blobs.X, a.pairs, a.similar, method="svi", chains=2)
     vanilla = VanillaDCC(3, random_state=0, **SMALL).fit(noisy_blobs.X, a.pairs, a.similar)
     with pytest.raises(ValueError, match=r"^sites: expected"):
         vanilla.posterior(noisy_blobs.X, a.pairs, a.similar, method="nuts", sites="confusion")
@@ -299,18 +355,18 @@ def test_attributes_say_how_the_intervals_fared(est, noisy_blobs, monkeypatch):
     plain = fitted(noisy_blobs, volume=0.0)
     said = {}
     for guide in ("low-rank", "normal"):
-        idata = plain.posterior(noisy_blobs.X, a.pairs, a.similar, guide=guide, draws=3, steps=20)
+        idata = plain.posterior(noisy_blobs.X, a.pairs, a.similar, method="svi", guide=guide, draws=3, steps=20)
         said[guide] = idata.attrs["calibration"]
         assert ("did not converge" in said[guide]) == (idata.attrs["status"] != "converged")
         assert idata.attrs["kind"] == "posterior"
     assert "91% of the entries of B and 88% of the memberships" in said["low-rank"]
     assert "too narrow" not in said["low-rank"]
     assert "too narrow" in said["normal"]
-    attrs = est.posterior(noisy_blobs.X, a.pairs, a.similar, draws=3, steps=20, regularised=True).attrs
+    attrs = est.posterior(noisy_blobs.X, a.pairs, a.similar, method="svi", draws=3, steps=20, regularised=True).attrs
     assert attrs["kind"].startswith("regularised")
     assert "not measured" in attrs["calibration"]
     assert "%" not in attrs["calibration"]
-    attrs = est.posterior(noisy_blobs.X, a.pairs, a.similar, draws=3, steps=20).attrs
+    attrs = est.posterior(noisy_blobs.X, a.pairs, a.similar, method="svi", draws=3, steps=20).attrs
     assert attrs["kind"] == "posterior"
     assert "not measured for confusion stochastic fitted with volume 0.001" in attrs["calibration"]
     assert "mean top membership" in attrs["identified_set"]

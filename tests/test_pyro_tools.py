@@ -298,7 +298,7 @@ def test_estimators_leave_the_process_as_they_found_it():
     before = state()
     setting = {"hidden": (4,), "epochs": 2, "init": "kmeans", "scale": "standard", "random_state": 0}
     est = VolMaxDCC(2, confusion="sigmoid", volume=1e-3, **setting).fit(*data)
-    est.posterior(*data, draws=3, steps=20)
+    est.posterior(*data, method="svi", draws=3, steps=20)
     est.diagnose(*data, draws=3, n_restarts=1, work=1.0)
     est.predict_pairs(X, pairs)
     after = state()

@@ -19,11 +19,12 @@ K, WIDTH = 3, 4
 RADIUS, RIGHT = 2.0, 6.0
 # How each engine is asked for draws.
 ENGINES: dict[str, dict[str, Any]] = {
+    "hmc": {"method": "hmc"},
     "svi": {"method": "svi", "draws": 400},
     "svi, normal guide": {"method": "svi", "guide": "normal", "draws": 400},
     "nuts": {"method": "nuts", "draws": 150, "warmup": 150, "chains": 2},
     "ensemble": {"method": "ensemble", "chains": 4, "draws": 5},
-    "svi, regularised": {"method": "svi", "draws": 400, "regularised": True},
+    "hmc, regularised": {"method": "hmc", "regularised": True},
 }
 
 
@@ -92,11 +93,13 @@ def run_cell(setting: Setting) -> dict[str, Any]:
 
 # (engine, volume of the fit, hidden width, share of the repetitions): the default engine in full, the others to a third.
 STUDY = (
-    ("svi", 0.0, 32, 1.0),
-    ("svi", 0.0, 512, 0.3),
-    ("svi", 1e-2, 32, 0.3),
-    ("svi, regularised", 3e-3, 32, 0.3),
-    ("svi, regularised", 1e-2, 32, 0.3),
+    ("hmc", 0.0, 32, 1.0),
+    ("hmc", 0.0, 512, 0.3),
+    ("hmc", 1e-2, 32, 0.3),
+    ("hmc, regularised", 3e-3, 32, 0.3),
+    ("hmc, regularised", 1e-2, 32, 0.3),
+    ("svi", 0.0, 32, 0.3),
+    ("svi", 0.0, 512, 0.15),
     ("svi, normal guide", 0.0, 32, 0.3),
     ("nuts", 0.0, 32, 0.15),
     ("ensemble", 0.0, 32, 0.3),

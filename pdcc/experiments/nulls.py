@@ -65,7 +65,7 @@ def run_cell(setting: Setting) -> dict[str, Any]:
     data = PairData.from_arrays(*given)
     labels = judge_labels(est.fitted_, data, seed=setting.seed)
     p: dict[str, float | None] = {"dependence": None if labels.dependence is None else labels.dependence.p}
-    idata = est.posterior(*given, draws=200, steps=400, random_state=setting.seed)
+    idata = est.posterior(*given, draws=24, random_state=setting.seed)
     table = check_predictive(run_predictive(idata, twins=0, seed=setting.seed))
     p |= dict(zip(table["statistic"].tolist(), table["p"].tolist(), strict=True))
     held = est.fitted_.split.test(data)

@@ -11,10 +11,12 @@ from pdcc.inference.variational import GUIDES, SampleStatus
 from pdcc.metrics import align
 from pdcc.validation import check_count, check_number, check_one_of
 
-METHODS = ("svi", "nuts", "ensemble")
+METHODS = ("hmc", "svi", "nuts", "ensemble")
 SITES = ("last-layer", "confusion")
 # (chains, draws per chain) where not asked for.
-SIZES = {"svi": (1, 500), "nuts": (4, 500), "ensemble": (4, 5)}
+SIZES = {"hmc": (16, 48), "svi": (1, 500), "nuts": (4, 500), "ensemble": (4, 5)}
+# Moves before the first draw that is kept, where not asked for.
+WARMUP = {"hmc": 20, "nuts": 500}
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class SampleConfig:
     guide: str = "low-rank"
     prior_scale: float | None = None
     regularised: bool = False
-    warmup: int = 500
+    warmup: int = 1
     steps: int = 2000
 
     def __post_init__(self) -> None:
@@ -64,6 +66,7 @@ class SampleConfig:
                 f"posterior: expected options among {', '.join(known)}, found {unknown[0]!r}. Check the spelling."
             )
         C, S = SIZES[method]
+        options.setdefault("warmup", WARMUP.get(method, 1))
         return cls(method, C if chains is None else chains, S if draws is None else draws, seed, **options)
 
 

@@ -22,6 +22,7 @@ from pdcc.storage.provenance import package_versions
 from pdcc.training import TrainConfig
 
 LEAVES_OUT = {
+    "hmc": "The layers below the last, and annotators' departures from the shared confusion, stay at their fitted values; chains begin in the fitted mode and tell nothing of others.",
     "svi": "Normal in unconstrained space, over the confusion and the net's last layer; the layers below, and annotators' departures from the shared confusion, stay at their fitted values.",
     "nuts": "The layers below the last, and annotators' departures from the shared confusion, stay at their fitted values; chains begin in the fitted mode and tell nothing of others.",
     "ensemble": "Whole nets refitted from new starts to reweighted answers (Bayesian bootstrap): no prior on the weights.",

@@ -228,7 +228,9 @@ def verdicts(rng: Rng) -> str | None:
         est.diagnose(*given, **({"draws": 3, "n_restarts": 1, "work": 0.1} | {name: pick(rng, cheap)}))
         return None
     name = pick(rng, ["method", "draws", "chains", "guide", "steps", "prior_scale", "random_state", "nonsense"])
-    drawn = est.posterior(*given, **({"draws": 3, "steps": 5} | {name: pick(rng, [*cheap, "svi", "normal"])}))
+    drawn = est.posterior(
+        *given, **({"draws": 3, "steps": 20, "warmup": 2} | {name: pick(rng, [*cheap, "svi", "normal"])})
+    )
     return None if np.isfinite(drawn.posterior["memberships"].to_numpy()).all() else "draws that are not finite"
 
 
