@@ -13,9 +13,8 @@ import torch
 
 from pdcc import PairData, VanillaDCC, VolMaxDCC, metrics
 from pdcc.data.splits import split
-from pdcc.inference import FitConfig, PairTensors, fit, map_guide, memberships
+from pdcc.inference import FitConfig, PairTensors, fit, hmc, map_guide, memberships
 from pdcc.inference.ensemble import Stack, fit_ensemble
-from pdcc.inference import hmc
 from pdcc.inference.laplace import unconstrain
 from pdcc.inference.nuts import nuts_posterior
 from pdcc.inference.variational import svi_posterior
