@@ -158,7 +158,7 @@ class Fitted:
 
     def scaled(self, features: Floats) -> Tensor:
         """Features (n, d) as the model takes them."""
-        return torch.as_tensor(check_scaled(self.scaler(features))).to(self.device)
+        return torch.as_tensor(np.require(check_scaled(self.scaler(features)), requirements="W")).to(self.device)
 
     def memberships(self, features: Floats) -> Float64:
         """Memberships (n, K) of items by their features (n, d)."""

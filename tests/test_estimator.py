@@ -312,3 +312,17 @@ def test_scikit_learn_conventions():
         2, hidden=(4,), epochs=1, scale=None, init="kmeans", confusion="none", volume=0.0, random_state=0
     )
     follows_scikit_learn(est, REFUSED | PROBA)
+
+
+@pytest.mark.parametrize("scale", [None, "standard"])
+def test_read_only_arrays_fit_without_a_word(noisy_blobs, scale):
+    """A mapped file, or a column of a table: torch warns about sharing such memory, and warnings are errors here."""
+    X, pairs, similar = (
+        noisy_blobs.X.astype(np.float32),
+        noisy_blobs.answers.pairs.copy(),
+        noisy_blobs.answers.similar.copy(),
+    )
+    for part in (X, pairs, similar):
+        part.setflags(write=False)
+    est = VolMaxDCC(3, hidden=(8,), epochs=1, scale=scale, confusion="none", volume=0.0, init="random", progress=False)
+    assert est.fit(X, pairs, similar).predict(X).shape == (len(X),)

@@ -1,11 +1,15 @@
 """The studies of intervals and of tests where nothing is wrong: what they count, and that they go on after a kill."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from scipy.stats import beta
 
+from pdcc import VolMaxDCC
 from pdcc.criticism.predictive import _moved
-from pdcc.experiments import coverage, nulls
+from pdcc.experiments import asking_curves, coverage, nulls
+from pdcc.plots import plot_asking
 from pdcc.posterior.inference_data import Posterior
 from pdcc.posterior.measured import Covered
 
@@ -52,6 +56,32 @@ def test_a_study_goes_on_where_it_was_and_counts_what_failed(tmp_path, monkeypat
     n = len(calls)
     coverage.simulate_coverage(tmp_path, size=10, seed=0, n_jobs=1, progress=False)
     assert len(calls) == n + 1  # only the one that failed
+
+
+@pytest.mark.parametrize("strategy", asking_curves.STRATEGIES)
+def test_a_curve_asks_for_new_pairs_until_it_has_enough(monkeypatch, noisy_blobs, strategy):
+    """Random pairs go on to the goal, chosen ones stop at the last size; every strategy begins with the same answers."""
+    monkeypatch.setitem(asking_curves.SIZES, "digits", (120, 60, 180, 300))
+    monkeypatch.setattr(
+        asking_curves,
+        "VolMaxDCC",
+        partial(VolMaxDCC, hidden=(8,), epochs=3, scale="standard", confusion="stochastic", volume=0.0),
+    )
+    asked = []
+
+    def answer(pairs, rng):
+        asked.append(pairs)
+        return noisy_blobs.y[pairs[:, 0]] == noisy_blobs.y[pairs[:, 1]]
+
+    monkeypatch.setattr(asking_curves, "problem", lambda data, seed: (noisy_blobs.X, noisy_blobs.y, answer))
+    found = asking_curves.run_cell(asking_curves.Setting("digits", strategy, 0))
+    sizes = [120, 180, 300] if strategy == "random" else [120, 180]
+    assert [at["answers"] for at in found["curve"]] == sizes
+    everything = np.sort(np.concatenate(asked), axis=1)
+    assert len(np.unique(everything, axis=0)) == sizes[-1]  # no pair twice
+    table = asking_curves.summarise([found, {"error": "no"}])
+    assert table["answers"].tolist() == sizes
+    assert plot_asking(table, "digits").get_ylabel() == "accuracy"
 
 
 def test_null_tables_hold_the_share_below_a_twentieth():

@@ -14,7 +14,7 @@ def simulate(
     study: Annotated[
         str,
         typer.Argument(
-            help="synthetic (the paper's study), bank (does the diagnosis know how right labels are?), memberships (and whether soft ones are determined?), posterior (do intervals cover?) or nulls (what do tests say where nothing is wrong?)."
+            help="synthetic (the paper's study), bank (does the diagnosis know how right labels are?), memberships (and whether soft ones are determined?), posterior (do intervals cover?), asking (what does choosing pairs save?) or nulls (what do tests say where nothing is wrong?)."
         ),
     ],
     output: Annotated[
@@ -23,7 +23,7 @@ def simulate(
     size: Annotated[
         int | None,
         typer.Option(
-            help="Seeds of the study (10), or settings (bank: 324, memberships: 204, posterior and nulls: 200 repetitions)."
+            help="Seeds of the study (10; asking: 5), or settings (bank: 324, memberships: 204, posterior and nulls: 200 repetitions)."
         ),
     ] = None,
     seed: Seed = 0,
@@ -33,6 +33,7 @@ def simulate(
 
     Example: pdcc simulate bank -o results --jobs 2
     """
+    from pdcc.experiments.asking_curves import simulate_asking
     from pdcc.experiments.coverage import simulate_coverage
     from pdcc.experiments.identifiability_bank import simulate_bank
     from pdcc.experiments.labels_bank import simulate_labels
@@ -45,6 +46,7 @@ def simulate(
         "bank": simulate_labels,
         "memberships": simulate_bank,
         "posterior": simulate_coverage,
+        "asking": simulate_asking,
         "nulls": simulate_nulls,
     }
     if study not in known:

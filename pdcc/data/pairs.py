@@ -95,6 +95,11 @@ class PairData:
         if both_kinds:
             check_both_kinds(answers.similar)
         own = {f.name: getattr(answers, f.name) for f in fields(answers) if f.name != "n_items"}
+        # Columns of a table are often read-only views, which tensors cannot share.
+        own = {
+            name: np.require(part, requirements="W") if isinstance(part, np.ndarray) else part
+            for name, part in own.items()
+        }
         return cls(features=features, feature_names=column_names(X), **own)
 
     @classmethod

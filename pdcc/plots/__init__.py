@@ -1,7 +1,7 @@
 """Pictures. Each function takes and returns a matplotlib Axes, or a Figure where it draws several panels."""
 
 from pdcc.plots.criticism import plot_calibration, plot_loo, plot_predictive, plot_sbc
-from pdcc.plots.experiments import plot_bank, plot_bars, plot_bench, plot_differences, plot_study
+from pdcc.plots.experiments import plot_asking, plot_bank, plot_bars, plot_bench, plot_differences, plot_study
 from pdcc.plots.fit import (
     plot_agreement,
     plot_confusion,
@@ -17,6 +17,7 @@ from pdcc.plots.trust import plot_accuracy, plot_outlook, plot_purity, plot_reli
 __all__ = [
     "plot_accuracy",
     "plot_agreement",
+    "plot_asking",
     "plot_bank",
     "plot_bars",
     "plot_bench",

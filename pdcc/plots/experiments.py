@@ -63,6 +63,27 @@ def plot_bars(
     return ax
 
 
+def plot_asking(summary: pd.DataFrame, data: str, ax: "Axes | None" = None) -> "Axes":
+    """Accuracy against the number of answers, one line for each way of choosing pairs, with standard errors; dashed, what all the random answers reach.
+
+    ``summary`` has the columns data, strategy, answers, accuracy and error.
+    """
+    table = summary[summary["data"] == data]
+    if not len(table):
+        raise ValueError(f"data: expected one of {sorted(set(summary['data']))}, found {data!r}. Choose another.")
+    ax = axes_of(ax, (5.4, 3.6))
+    for colour, (strategy, one) in zip(COLOURS, table.groupby("strategy", sort=False), strict=False):
+        one = one.sort_values("answers")
+        ax.errorbar(one["answers"], one["accuracy"], yerr=one["error"].fillna(0.0), marker="o", markersize=4, capsize=2, color=colour, label=strategy)  # fmt: skip
+        if strategy == "random":
+            ax.axhline(one["accuracy"].iloc[-1], color=INK, linestyle="--", linewidth=1)
+    ax.set_xlabel("answers")
+    ax.set_ylabel("accuracy")
+    ax.legend(frameon=False)
+    titled(ax, data)
+    return plain(ax)
+
+
 # One for each data set of the bank, apart also where colours are seen poorly.
 MORE_COLOURS = (*COLOURS, "#222255", "#ee8866")
 
