@@ -55,6 +55,23 @@ class Diagnosis:
     which no answers can show. score: 0 to 1, how likely a membership MSE of at most .03 is (for hard truth an accuracy of
     98.5 %), as set on simulated settings. folds_distance, posterior_distance: how far fits to most of the answers, and posterior draws, lie
     from the fitted memberships on average (membership MSE).
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import VanillaDCC
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat(3 * np.eye(3), 20, axis=0) + rng.normal(size=(60, 3))
+        >>> pairs = rng.integers(60, size=(300, 2))
+        >>> similar = (pairs[:, 0] // 20 == pairs[:, 1] // 20) ^ (rng.random(300) < 0.1)  # a tenth is wrong
+        >>> est = VanillaDCC(3, hidden=(16,), scale="standard", init="kmeans", epochs=5, random_state=0)
+        >>> est = est.fit(X, pairs, similar)
+        >>> found = est.diagnose(X, pairs, similar, quick=True, draws=2, work=0.1)
+        >>> bool(0 <= found.accuracy.low <= found.accuracy.estimate <= found.accuracy.high <= 1)
+        True
+        >>> found.items.columns.tolist()
+        ['item', 'label', 'probability', 'settled', 'set']
+        >>> sorted(str(question) for question in found.verdicts)
+        ['clusters', 'items', 'labels', 'memberships', 'model']
     """
 
     accuracy: Estimate
@@ -229,6 +246,19 @@ def diagnose(
         n_restarts: fits of the same answers from new starts, in search of other optima (4; quick: 1, which supports nothing).
         eps: tolerance of the scatter condition. work: for the scatter checks in all, in units of about a second; draws they
             leave undecided widen the probability's interval.
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import PairData, VanillaDCC, diagnose
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat(3 * np.eye(3), 20, axis=0) + rng.normal(size=(60, 3))
+        >>> pairs = rng.integers(60, size=(300, 2))
+        >>> similar = (pairs[:, 0] // 20 == pairs[:, 1] // 20) ^ (rng.random(300) < 0.1)  # a tenth is wrong
+        >>> est = VanillaDCC(3, hidden=(16,), scale="standard", init="kmeans", epochs=5, random_state=0)
+        >>> est = est.fit(X, pairs, similar)
+        >>> found = diagnose(est.fitted_, PairData.from_arrays(X, pairs, similar), quick=True, draws=2, work=0.1)
+        >>> str(found.overall), len(found.table)
+        ('supported', 7)
     """
     draws = (12 if quick else 60) if draws is None else draws
     n_restarts = (1 if quick else 4) if n_restarts is None else n_restarts

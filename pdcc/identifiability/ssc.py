@@ -53,6 +53,15 @@ class SSCResult:
     ``exact``: a sentence on SSC proper, beginning "impossible", "holds", "fails" or "undecided".
     ``witness``: x (K,) with F x >= eps/K, 1'x = 1 and |x| > 1 if violated, else None.
     ``certificate``: what `verify` checks again; ``stage``: the step that decided; ``seconds``: time taken.
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import check_ssc
+        >>> found = check_ssc(0.5 * np.eye(3) + 1 / 6, gap=1e-4)  # the whole simplex, shrunk by a half
+        >>> str(found.verdict), round(found.rho_lb, 2), round(found.rho_ub, 2)
+        ('violated', 0.5, 0.5)
+        >>> found.verify().rho_ub < 0.95  # the proof, checked again from the memberships alone
+        True
     """
 
     verdict: SSCVerdict
