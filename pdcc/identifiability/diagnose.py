@@ -101,7 +101,7 @@ class Diagnosis:
 
     @property
     def advice(self) -> list[str]:
-        """What to do, most pressing first: more answers, then the failing conditions' sentences, then the undecided ones'."""
+        """What to do, most pressing first. More answers come before the failing conditions' sentences, and these before the undecided ones'."""
         order = {c.FAILS: 0, c.CANNOT_TELL: 1, c.HOLDS: 2}
         rest = [r.advice for r in sorted(self.conditions, key=lambda r: order[r.verdict]) if r.advice]
         return rest if self.outlook is None else [str(self.outlook), *rest]
@@ -125,7 +125,7 @@ class Diagnosis:
 
     @property
     def questions(self) -> pd.DataFrame:
-        """One row per question: the verdict, and the sentence that answers it."""
+        """One row per question, with the verdict and the sentence that answers it."""
         rows = [{"question": str(q), "verdict": str(self.verdicts[q]), "answer": self.answer(q)} for q in Question]
         return pd.DataFrame(rows)
 
