@@ -1,10 +1,13 @@
 """How the pages are built: ``make docs``. Nothing is fetched, neither while building nor while reading."""
 
+import os
 import sys
 from importlib.metadata import version as installed
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
+# For the kernels that run the pages' cells: tqdm misses widgets, which no page uses.
+os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"
 
 project = "pdcc"
 version = release = installed("pdcc")
@@ -20,6 +23,7 @@ html_css_files = ["pages.css"]
 html_math_renderer = "mathml"
 html_copy_source = False
 html_show_sourcelink = False
+html_sidebars: dict[str, list[str]] = {"index": [], "tutorial": [], "contributing": []}  # nothing lies below them
 html_theme_options = {
     "logo": {"text": "pdcc"},
     "navbar_end": ["theme-switcher"],
