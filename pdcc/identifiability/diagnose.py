@@ -237,15 +237,19 @@ def diagnose(
     """How right the labels of a fit are, what is settled, and whether the conditions hold under which theorems identify soft memberships.
 
     Args:
-        fitted: ``fitted_`` of a VolMaxDCC or VanillaDCC. data: what it was fitted to.
+        fitted: ``fitted_`` of a VolMaxDCC or VanillaDCC.
+        data: what it was fitted to.
         trusted: true classes of some items, drawn at random, as {item: class} or a table with the columns item and label: with
             them the accuracy holds whatever is wrong with the answers.
-        target: the accuracy, purity and share of settled items that would do. level: how sure a set of labels must be.
+        target: the accuracy, purity and share of settled items that would do.
+        level: how sure a set of labels must be.
         quick: fewer fits to parts of the answers, draws and restarts, so wider intervals.
         draws: posterior draws over confusion and last layer (60; quick: 12).
         n_restarts: fits of the same answers from new starts, in search of other optima (4; quick: 1, which supports nothing).
-        eps: tolerance of the scatter condition. work: for the scatter checks in all, in units of about a second; draws they
-            leave undecided widen the probability's interval.
+        eps: tolerance of the scatter condition.
+        work: for the scatter checks in all, in units of about a second; draws they leave undecided widen the probability's interval.
+        random_state: seed.
+        progress: show a bar.
 
     Examples:
         >>> import numpy as np
