@@ -22,8 +22,12 @@ DOCS = ROOT / "docs"
 PAGES = sorted(
     path.relative_to(ROOT).as_posix() for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS.rglob("*.md"))
 )
+# Run, cell by cell, when the site is built: once is enough for what takes more than a minute.
+BUILT = "docs/tutorial.md"
 # Fits of full size, or several of them.
-SLOW = {"README.md", "docs/benchmark.md", "docs/howto/annotators.md", "docs/howto/scikit_learn.md", "docs/identifiability.md", "docs/report.md", "docs/tutorial.md"}  # fmt: skip
+SLOW = {
+    "README.md", "docs/benchmark.md", "docs/howto/annotators.md", "docs/howto/scikit_learn.md", "docs/identifiability.md", "docs/report.md",
+}  # fmt: skip
 
 BEFORE = "run before the example"
 BLOCK = re.compile(
@@ -44,7 +48,11 @@ def commands(page: str) -> list[str]:
     return [line.split("#")[0].strip() for line in lines if not line.startswith(">>>")]
 
 
-WITH_PYTHON = [pytest.param(page, marks=pytest.mark.slow) if page in SLOW else page for page in PAGES if blocks(page)]
+WITH_PYTHON = [
+    pytest.param(page, marks=pytest.mark.slow) if page in SLOW else page
+    for page in PAGES
+    if blocks(page) and page != BUILT
+]
 
 
 def test_slow_pages_are_pages_with_examples():
