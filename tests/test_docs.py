@@ -26,7 +26,8 @@ PAGES = sorted(
 BUILT = "docs/tutorial.md"
 # Fits of full size, or several of them.
 SLOW = {
-    "README.md", "docs/benchmark.md", "docs/howto/annotators.md", "docs/howto/scikit_learn.md", "docs/identifiability.md", "docs/report.md",
+    "README.md", "docs/answers.md", "docs/benchmark.md", "docs/howto/annotators.md", "docs/howto/n_clusters.md", "docs/howto/scikit_learn.md",
+    "docs/identifiability.md", "docs/report.md",
 }  # fmt: skip
 
 BEFORE = "run before the example"
