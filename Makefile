@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 export OMP_NUM_THREADS ?= 2
 
-.PHONY: demo test test-slow campaign check format bench bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human bench-default bench-baselines bench-tables clean
+.PHONY: demo test test-slow campaign check format docs pictures bench bench-speed bench-synthetic bench-bank bench-sbc bench-ssc bench-human bench-default bench-baselines bench-tables clean
 
 $(STAMP): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -29,6 +29,14 @@ test-slow: $(STAMP)
 # Bad inputs, damaged files, kills, threads, other units; the table of docs/reliability.md. Exits with 1 on any fault.
 campaign: $(STAMP)
 	cd tests && OMP_NUM_THREADS=1 ../$(BIN)/python -m campaign --write ../docs/reliability.md
+
+# The site, from nothing: what pages show is run anew. Warnings are errors; nothing is fetched.
+docs: $(STAMP)
+	rm -rf build/docs
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --nitpicky --builder html docs build/docs
+
+pictures: $(STAMP)
+	$(BIN)/python docs/pictures.py
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

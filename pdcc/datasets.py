@@ -1,4 +1,10 @@
-"""Data to try pdcc on: the paper's synthetic study, scikit-learn's own sets, and measurements and real human noise from PDCC_DATA."""
+"""Data to try pdcc on: the paper's synthetic study, scikit-learn's own sets, and measurements and real human noise from PDCC_DATA.
+
+Examples:
+    >>> from pdcc import datasets
+    >>> datasets.digits().X.shape
+    (1297, 64)
+"""
 
 import os
 from dataclasses import dataclass
@@ -36,6 +42,12 @@ def synthetic(n: int = 2000, confusion: ArrayLike | str | None = None, seed: int
     Memberships are one-hot vectors plus N(0, variance .1), clipped at 0 and normalised (all-zero rows are drawn
     again); features are [2 m1, 3 m2 + 1, m1 m2 + m3 - 2]. ``confusion``: None (A = I), "paper", or a 3x3
     column-stochastic A[observed, true].
+
+    Examples:
+        >>> from pdcc import datasets
+        >>> data = datasets.synthetic(n=200, confusion="paper")
+        >>> data.X.shape, data.answers(50, seed=0).pairs.shape
+        ((200, 3), (50, 2))
     """
     if n < 4:
         raise ValueError(f"n: expected at least 4 items, found {n}. Ask for more.")
@@ -71,7 +83,14 @@ class Labelled:
 
 
 def digits(n_unseen: int = 500, seed: int = 0) -> Labelled:
-    """scikit-learn's 1797 handwritten digits (8x8 pixels, K = 10), shuffled and split."""
+    """scikit-learn's 1797 handwritten digits (8x8 pixels, K = 10), shuffled and split.
+
+    Examples:
+        >>> from pdcc import datasets
+        >>> data = datasets.digits(n_unseen=97)
+        >>> data.X.shape, data.X_unseen.shape
+        ((1700, 64), (97, 64))
+    """
     from sklearn.datasets import load_digits
 
     bunch = load_digits()
@@ -105,6 +124,12 @@ def table(name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Measurements X (N, d), columns in their own units, and classes (N,).
 
     "wine", "breast_cancer" and "iris" come with scikit-learn; "satellite", "vowel" and "dna" (UCI) are read from PDCC_DATA.
+
+    Examples:
+        >>> from pdcc import datasets
+        >>> X, y = datasets.table("wine")
+        >>> X.shape, len(set(y.tolist()))
+        ((178, 13), 3)
     """
     if name in SKLEARN_TABLES:
         from sklearn import datasets

@@ -4,7 +4,16 @@ from typing import Any
 
 
 class PairDataError(ValueError):
-    """Bad input, said so that a person can act: argument, expectation, what was found, first bad row, fix."""
+    """Bad input, said so that a person can act: argument, expectation, what was found, first bad row, fix.
+
+    Examples:
+        >>> from pdcc import PairAnswers, PairDataError
+        >>> try:
+        ...     PairAnswers.from_arrays(3, [[0, 1], [1, 7]], [1, 0])
+        ... except PairDataError as error:
+        ...     print(error.argument, error.row)
+        pairs 1
+    """
 
     def __init__(self, argument: str, expected: str, found: str, fix: str, row: int | None = None):
         self._parts = (argument, expected, found, fix, row)
@@ -21,7 +30,17 @@ class UnsafeFileError(PairDataError):
 
 
 class ArtifactError(ValueError):
-    """A file that pdcc wrote, or was told it wrote, cannot be used; the message says why and what to do."""
+    """A file that pdcc wrote, or was told it wrote, cannot be used; the message says why and what to do.
+
+    Examples:
+        >>> import tempfile
+        >>> from pdcc import ArtifactError, VolMaxDCC
+        >>> try:
+        ...     VolMaxDCC.load(tempfile.mkdtemp())
+        ... except ArtifactError:
+        ...     print("not a run")
+        not a run
+    """
 
 
 class BusyError(ArtifactError):

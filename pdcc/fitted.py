@@ -128,6 +128,19 @@ class Fitted:
     split: which of the fitted answers were held out; ``answers``, their fingerprint, tells whether others are passed.
     own: modules of the user's. annotators: their names, in the order of the model's matrices. agreement: B, (K, K), or one for each annotator and, last, the
     shared one, (R + 1, K, K), on the model's device; the mean over the fitted pairs where it depends on the items.
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import VanillaDCC
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat(3 * np.eye(3), 20, axis=0) + rng.normal(size=(60, 3))
+        >>> pairs = rng.integers(60, size=(300, 2))
+        >>> similar = (pairs[:, 0] // 20 == pairs[:, 1] // 20) ^ (rng.random(300) < 0.1)  # a tenth is wrong
+        >>> est = VanillaDCC(3, hidden=(16,), scale="standard", init="kmeans", epochs=5, random_state=0)
+        >>> est = est.fit(X, pairs, similar)
+        >>> fitted = est.fitted_
+        >>> fitted.config.confusion, fitted.item_shape, fitted.memberships(X).shape
+        ('none', (3,), (60, 3))
     """
 
     model: AnnotationModel

@@ -2,13 +2,17 @@
 
 import doctest
 import importlib
+import inspect
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+import pdcc
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -62,11 +66,39 @@ def test_criticism_tells_the_two_crowds_apart():
     assert "misfit" in once_per_item
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["pdcc.estimator", "pdcc.data.pairs", "pdcc.data.answers", "pdcc.models.annotation", "pdcc.identifiability.ssc"],
-)
+WITH_EXAMPLES = [
+    "pdcc.auto.rules", "pdcc.auto.sweep", "pdcc.data.answers", "pdcc.data.pairs", "pdcc.data.reading", "pdcc.datasets", "pdcc.errors", "pdcc.estimator",
+    "pdcc.fitted", "pdcc.identifiability.ssc", "pdcc.metrics", "pdcc.models.annotation",
+    pytest.param("pdcc.identifiability.diagnose", marks=pytest.mark.slow),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_examples_in_docstrings(name):
     found = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
     assert found.attempted > 0
     assert found.failed == 0
+
+
+def documented(thing) -> list[tuple[str, Any]]:
+    """A public name as it is; of a public module, its functions."""
+    if not inspect.ismodule(thing):
+        return [(thing.__name__, thing)]
+    own = [f for f in vars(thing).values() if inspect.isfunction(f) and f.__module__ == thing.__name__]
+    return [(f"{thing.__name__}.{f.__name__}", f) for f in own if not f.__name__.startswith("_")]
+
+
+# They read archives that are not part of the package.
+NEEDS_DATA = {"pdcc.datasets.cifar10n", "pdcc.datasets.labelme", "pdcc.datasets.dwug", "pdcc.datasets.data_directory"}
+
+
+@pytest.mark.parametrize("name", [n for n in pdcc.__all__ if n != "__version__"])
+def test_every_public_name_has_an_example_that_runs(name):
+    """In its docstring, in a module whose examples are run above."""
+    run_here = {m if isinstance(m, str) else m.values[0] for m in WITH_EXAMPLES}
+    thing = getattr(pdcc, name)
+    home = thing.__name__ if inspect.ismodule(thing) else thing.__module__
+    assert home in run_here
+    assert inspect.getdoc(thing).count(">>>") > 0
+    for own, part in documented(thing):
+        assert own in NEEDS_DATA or "Examples:" in (part.__doc__ or ""), f"{own} has no Examples"

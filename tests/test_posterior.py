@@ -294,7 +294,7 @@ def test_inference_data(est, noisy_blobs, method, chains, options, caplog):
     assert idata.constant_data["annotator"].values.tolist() == who.tolist()
     assert idata.attrs["method"] == method
     assert json.loads(idata.attrs["versions"])["torch"]
-    if method == "hmc":  # three chains of four draws are not worth a hundred
+    if method == "hmc":  # three chains of four draws are not worth fifty
         assert idata.attrs["status"] == "not converged"
         assert "energy" in idata.attrs["message"]
         assert idata.sample_stats["energy"].shape == (3, 4)

@@ -31,6 +31,16 @@ class Selection:
 
     table: one row per value: held_out_nll (nats per answer), behind_best, standard_error, stability (mean adjusted Rand index
     between restarts), eligible, chosen. held_out: "annotators" or "items and pairs".
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import select_n_clusters
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat(3 * np.eye(3), 20, axis=0) + rng.normal(size=(60, 3))
+        >>> pairs = rng.integers(60, size=(300, 2))
+        >>> found = select_n_clusters(X, pairs, pairs[:, 0] // 20 == pairs[:, 1] // 20, candidates=(2, 3, 4))
+        >>> found.parameter, found.value, found.table["chosen"].tolist()
+        ('n_clusters', 3, [False, True, False])
     """
 
     parameter: str

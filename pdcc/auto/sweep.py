@@ -69,6 +69,18 @@ def select_volume(
 
     Likelihood cannot see what the volume is for, to pick among states that fit equally well (theorem 4.1); so the largest that
     costs nothing is taken. ``estimator``: an unfitted VolMaxDCC that says everything else; its ``confusion`` may be "auto".
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import VolMaxDCC, select_volume
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat(3 * np.eye(3), 20, axis=0) + rng.normal(size=(60, 3))
+        >>> pairs = rng.integers(60, size=(300, 2))
+        >>> similar = pairs[:, 0] // 20 == pairs[:, 1] // 20
+        >>> small = VolMaxDCC(3, confusion="stochastic", hidden=(8,), scale="standard", init="kmeans", epochs=2)
+        >>> found = select_volume(X, pairs, similar, estimator=small, volumes=(0.0, 0.01), n_restarts=1)
+        >>> found.value in (0.0, 0.01), len(found.table)
+        (True, 2)
     """
     for volume in volumes:
         check_number("volumes", volume, 0.0)
@@ -89,7 +101,20 @@ def select_dropout(
     random_state: RandomState = 0,
     progress: bool | None = None,
 ) -> Selection:
-    """The most dropout whose held-out likelihood is within one standard error of the best, and whose restarts agree."""
+    """The most dropout whose held-out likelihood is within one standard error of the best, and whose restarts agree.
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import VolMaxDCC, select_dropout
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat(3 * np.eye(3), 20, axis=0) + rng.normal(size=(60, 3))
+        >>> pairs = rng.integers(60, size=(300, 2))
+        >>> similar = pairs[:, 0] // 20 == pairs[:, 1] // 20
+        >>> small = VolMaxDCC(3, confusion="stochastic", hidden=(8,), scale="standard", init="kmeans", epochs=2)
+        >>> found = select_dropout(X, pairs, similar, estimator=small, dropouts=(0.0, 0.5), n_restarts=1)
+        >>> found.value in (0.0, 0.5), found.held_out
+        (True, 'items and pairs')
+    """
     for dropout in dropouts:
         check_number("dropouts", dropout, 0.0, 1.0)
     order = sorted(float(p) for p in dropouts)
@@ -113,6 +138,16 @@ def select_n_clusters(
 
     Without an ``estimator``, partitions grouped by the answers are compared (from 2 to 20 clusters, or ``candidates``), at the cost
     of a few K-means runs. With one, it is fitted ``n_restarts`` times for each of ``candidates`` (2 to 10), and restarts must agree too.
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import select_n_clusters
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat(3 * np.eye(3), 20, axis=0) + rng.normal(size=(60, 3))
+        >>> pairs = rng.integers(60, size=(300, 2))
+        >>> similar = pairs[:, 0] // 20 == pairs[:, 1] // 20
+        >>> select_n_clusters(X, pairs, similar, candidates=(2, 3, 4)).value
+        3
     """
     for k in candidates or ():
         check_count("candidates", k, 2)

@@ -96,6 +96,15 @@ def read_answers(
             are written.
         skip_unreadable: leave out rows that cannot be read, and list them; else they are an error.
         max_pairs, random_state: crowdkit's: at most so many pairs, drawn with that seed.
+
+    Examples:
+        >>> import pathlib, tempfile
+        >>> from pdcc import read_answers
+        >>> path = pathlib.Path(tempfile.mkdtemp()) / "answers.csv"
+        >>> _ = path.write_text("i,j,similar\\n0,1,same\\n1,2,different\\n0,2,?\\n")
+        >>> read = read_answers(path, unsure="half")
+        >>> read.frame.similar.tolist(), read.soft
+        ([1.0, 0.0, 0.5], True)
     """
     check_one_of("format", format, ("auto", *FORMATS))
     check_one_of("unsure", unsure, UNSURE)

@@ -55,6 +55,23 @@ class Diagnosis:
     which no answers can show. score: 0 to 1, how likely a membership MSE of at most .03 is (for hard truth an accuracy of
     98.5 %), as set on simulated settings. folds_distance, posterior_distance: how far fits to most of the answers, and posterior draws, lie
     from the fitted memberships on average (membership MSE).
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import VanillaDCC
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat(3 * np.eye(3), 20, axis=0) + rng.normal(size=(60, 3))
+        >>> pairs = rng.integers(60, size=(300, 2))
+        >>> similar = (pairs[:, 0] // 20 == pairs[:, 1] // 20) ^ (rng.random(300) < 0.1)  # a tenth is wrong
+        >>> est = VanillaDCC(3, hidden=(16,), scale="standard", init="kmeans", epochs=5, random_state=0)
+        >>> est = est.fit(X, pairs, similar)
+        >>> found = est.diagnose(X, pairs, similar, quick=True, draws=2, work=0.1)
+        >>> bool(0 <= found.accuracy.low <= found.accuracy.estimate <= found.accuracy.high <= 1)
+        True
+        >>> found.items.columns.tolist()
+        ['item', 'label', 'probability', 'settled', 'set']
+        >>> sorted(str(question) for question in found.verdicts)
+        ['clusters', 'items', 'labels', 'memberships', 'model']
     """
 
     accuracy: Estimate
@@ -84,7 +101,7 @@ class Diagnosis:
 
     @property
     def advice(self) -> list[str]:
-        """What to do, most pressing first: more answers, then the failing conditions' sentences, then the undecided ones'."""
+        """What to do, most pressing first. More answers come before the failing conditions' sentences, and these before the undecided ones'."""
         order = {c.FAILS: 0, c.CANNOT_TELL: 1, c.HOLDS: 2}
         rest = [r.advice for r in sorted(self.conditions, key=lambda r: order[r.verdict]) if r.advice]
         return rest if self.outlook is None else [str(self.outlook), *rest]
@@ -108,7 +125,7 @@ class Diagnosis:
 
     @property
     def questions(self) -> pd.DataFrame:
-        """One row per question: the verdict, and the sentence that answers it."""
+        """One row per question, with the verdict and the sentence that answers it."""
         rows = [{"question": str(q), "verdict": str(self.verdicts[q]), "answer": self.answer(q)} for q in Question]
         return pd.DataFrame(rows)
 
@@ -220,15 +237,32 @@ def diagnose(
     """How right the labels of a fit are, what is settled, and whether the conditions hold under which theorems identify soft memberships.
 
     Args:
-        fitted: ``fitted_`` of a VolMaxDCC or VanillaDCC. data: what it was fitted to.
+        fitted: ``fitted_`` of a VolMaxDCC or VanillaDCC.
+        data: what it was fitted to.
         trusted: true classes of some items, drawn at random, as {item: class} or a table with the columns item and label: with
             them the accuracy holds whatever is wrong with the answers.
-        target: the accuracy, purity and share of settled items that would do. level: how sure a set of labels must be.
+        target: the accuracy, purity and share of settled items that would do.
+        level: how sure a set of labels must be.
         quick: fewer fits to parts of the answers, draws and restarts, so wider intervals.
         draws: posterior draws over confusion and last layer (60; quick: 12).
         n_restarts: fits of the same answers from new starts, in search of other optima (4; quick: 1, which supports nothing).
-        eps: tolerance of the scatter condition. work: for the scatter checks in all, in units of about a second; draws they
-            leave undecided widen the probability's interval.
+        eps: tolerance of the scatter condition.
+        work: for the scatter checks in all, in units of about a second; draws they leave undecided widen the probability's interval.
+        random_state: seed.
+        progress: show a bar.
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc import PairData, VanillaDCC, diagnose
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.repeat(3 * np.eye(3), 20, axis=0) + rng.normal(size=(60, 3))
+        >>> pairs = rng.integers(60, size=(300, 2))
+        >>> similar = (pairs[:, 0] // 20 == pairs[:, 1] // 20) ^ (rng.random(300) < 0.1)  # a tenth is wrong
+        >>> est = VanillaDCC(3, hidden=(16,), scale="standard", init="kmeans", epochs=5, random_state=0)
+        >>> est = est.fit(X, pairs, similar)
+        >>> found = diagnose(est.fitted_, PairData.from_arrays(X, pairs, similar), quick=True, draws=2, work=0.1)
+        >>> str(found.overall), len(found.table)
+        ('supported', 7)
     """
     draws = (12 if quick else 60) if draws is None else draws
     n_restarts = (1 if quick else 4) if n_restarts is None else n_restarts

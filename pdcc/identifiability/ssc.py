@@ -53,6 +53,12 @@ class SSCResult:
     ``exact``: a sentence on SSC proper, beginning "impossible", "holds", "fails" or "undecided".
     ``witness``: x (K,) with F x >= eps/K, 1'x = 1 and |x| > 1 if violated, else None.
     ``certificate``: what `verify` checks again; ``stage``: the step that decided; ``seconds``: time taken.
+
+    Examples:
+        >>> from pdcc import check_ssc
+        >>> found = check_ssc([[0.75, 0.25], [0.25, 0.75]])  # all of the simplex, shrunk by a half
+        >>> str(found.verdict), round(found.rho_ub, 2), found.verify().rho_ub < 0.95  # the proof, checked again
+        ('violated', 0.5, True)
     """
 
     verdict: SSCVerdict

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 CONVERGED = 1.01
 # Draws that are worth fewer than so many independent ones have no 5 % and 95 % quantiles to speak of.
-WORTH = 100
+WORTH = 50
 
 
 def sample(fitted: Fitted, data: PairData, how: SampleConfig, *, progress: bool = False) -> Sampled:
