@@ -244,7 +244,7 @@ def _frame(
 ) -> pd.DataFrame:
     """The rows ``good`` as a table: i, j, similar (a degree, nan for none) and, if known, annotator and weight."""
     raw = {name: [found.parts[name][k] for k in good] for name in found.parts}
-    ends = _items(raw["i"] + raw["j"], item_ids)
+    ends = as_named(raw["i"] + raw["j"], item_ids)
     degrees = np.array([said[parts["similar"][k]].degree for k in good], dtype=np.float64)
     table: dict[str, Any] = {"i": ends[: len(good)], "j": ends[len(good) :], "similar": degrees}
     if "annotator" in raw:
@@ -255,7 +255,7 @@ def _frame(
     return pd.DataFrame(table)
 
 
-def _items(values: list[Any], item_ids: Collection[Any] | None) -> NDArray[Any]:
+def as_named(values: list[Any], item_ids: Collection[Any] | None) -> NDArray[Any]:
     """Both ends of all pairs: ids as ``item_ids`` has them where they are written alike, else whole numbers where all are, else text."""
     texts = [text_of(value) for value in values]
     if item_ids is None:
