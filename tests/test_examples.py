@@ -64,7 +64,14 @@ def test_criticism_tells_the_two_crowds_apart():
 
 @pytest.mark.parametrize(
     "name",
-    ["pdcc.estimator", "pdcc.data.pairs", "pdcc.data.answers", "pdcc.models.annotation", "pdcc.identifiability.ssc"],
+    [
+        "pdcc.estimator",
+        "pdcc.data.pairs",
+        "pdcc.data.answers",
+        "pdcc.models.annotation",
+        "pdcc.identifiability.ssc",
+        "pdcc.oracles.families",
+    ],
 )
 def test_examples_in_docstrings(name):
     found = doctest.testmod(importlib.import_module(name), optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)

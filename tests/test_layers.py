@@ -22,6 +22,7 @@ FLOW = (
     ("data",),
     ("pair_input",),
     ("storage.run",),
+    ("oracles",),
     ("partition",),
     ("models",),
     ("inference",),

@@ -83,7 +83,7 @@ def test_every_room_is_installed():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", ["README.md", "docs/benchmark.md", "docs/answers.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/benchmark.md", "docs/answers.md", "docs/machines.md"])
 def test_examples_in_the_pages_run(page, tmp_path):
     text = (ROOT / page).read_text()
     blocks = re.findall(r"```python\n(.*?)```", text, flags=re.S)
@@ -93,7 +93,12 @@ def test_examples_in_the_pages_run(page, tmp_path):
 
 
 def test_documents_have_no_holes():
-    for page in (ROOT / "README.md", ROOT / "docs" / "results.md", ROOT / "docs" / "answers.md"):
+    for page in (
+        ROOT / "README.md",
+        ROOT / "docs" / "results.md",
+        ROOT / "docs" / "answers.md",
+        ROOT / "docs" / "machines.md",
+    ):
         text = page.read_text()
         assert "_TABLE\n" not in re.sub(r"<!--.*?-->", "", text)
         assert "nan" not in text.split()

@@ -143,12 +143,7 @@ def read_data(run: Path, features: Path | None = None) -> PairData:
     answers = file_of(run, body, PAIRS)
     path, id_column, digest = features_of(run, body)
     path = path if features is None else features
-    if not path.is_file():
-        raise ArtifactError(f"{path}: the run's features are no longer there. Say where they are now with --features.")
-    if file_hash(path) != digest:
-        raise ArtifactError(
-            f"{path}: not the features this run was fitted to (their content differs). Name the right file with --features."
-        )
+    check_features_file(path, digest)
     X, ids = read_features(path, id_column=id_column)
     stored, meta = load_state(answers)
     more = {name: stored[name].numpy() if name in stored else None for name in ("annotator", "soft", "weight")}
@@ -165,6 +160,16 @@ def read_data(run: Path, features: Path | None = None) -> PairData:
         item_ids=ids,
         feature_names=column_names(X),
     )
+
+
+def check_features_file(path: Path, digest: str) -> None:
+    """Raise ``ArtifactError`` unless ``path`` holds what the run with this hash of the features was fitted to."""
+    if not path.is_file():
+        raise ArtifactError(f"{path}: the run's features are no longer there. Say where they are now with --features.")
+    if file_hash(path) != digest:
+        raise ArtifactError(
+            f"{path}: not the features this run was fitted to (their content differs). Name the right file with --features."
+        )
 
 
 def reading_of(run: Path) -> dict[str, Any] | None:
