@@ -29,7 +29,7 @@ FLOW = (
     ("training",),
     ("fitted",),
     ("auto",),
-    ("estimator", "base"),
+    ("estimator", "base", "refitting"),
     ("posterior",),
     ("criticism",),
     ("accuracy",),
