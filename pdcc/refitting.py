@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
@@ -63,21 +62,26 @@ class Refitting(PairInput):
 
     def refit_data(self, data: PairData, *, checkpoints: Path | None = None) -> Self:
         """The same with checked pairs. With a directory ``checkpoints``, an interrupted refit goes on from where it was."""
+        data = self.check_refit(data)
+        before = len(self.memberships_)
+        config = self.config(seed_of(self.random_state), self.fitted_.config.n_clusters)
+        fitted, changes = go_on(
+            self.fitted_, data, config, n_items_before=before, progress=show_progress(self.progress), checkpoints=checkpoints
+        )  # fmt: skip
+        self._adopt(fitted, fitted.memberships(data.features))
+        self.changes_ = changes
+        return self
+
+    def check_refit(self, data: PairData) -> PairData:
+        """The data as ``refit_data`` takes them, columns in the fitted order; raises where the earlier fit cannot go on with them."""
         check_is_fitted(self, "fitted_")
-        earlier, before = self.fitted_, self.memberships_
-        K = earlier.config.n_clusters
+        K = self.fitted_.config.n_clusters
         if self.n_clusters not in ("auto", K):
             found = repr(self.n_clusters)
             raise PairDataError("n_clusters", f"the {K} of the earlier fit, or auto", found, "Fit anew for another K.")
         self.check(data.n_items)
         names: Any = getattr(self, "feature_names_in_", None)
-        named = None if names is None else tuple(str(name) for name in names)
-        data = replace(data, features=self._features(data.given()), feature_names=named)
-        check_earlier(earlier, before, data)
-        fitted, changes = go_on(
-            earlier, data, self.config(seed_of(self.random_state), K), n_items_before=len(before),
-            progress=show_progress(self.progress), checkpoints=checkpoints,
-        )  # fmt: skip
-        self._adopt(fitted, np.asarray(fitted.memberships(data.features)))
-        self.changes_ = changes
-        return self
+        features = self._features(data.given())
+        data = replace(data, features=features, feature_names=None if names is None else tuple(map(str, names)))
+        check_earlier(self.fitted_, self.memberships_, data)
+        return data

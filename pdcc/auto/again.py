@@ -199,22 +199,19 @@ def _put_back(trial: Trial, order: Ints) -> bool:
     if type(net) is not Membership or not type(confusion).__module__.startswith("pdcc."):
         return False
     index = torch.as_tensor(order).to(next(net.parameters()).device)
-    last = net.layers[-1]
-    own = [p for p in (*confusion.parameters(), *confusion.buffers()) if p.ndim >= 2]
-    with torch.no_grad():
-        for tensor in (last.weight, last.bias):
-            tensor.copy_(tensor[index].clone())
-        for matrix in own:
-            matrix.copy_(_reordered(matrix, index))
+    last = list(net.layers.children())[-1]
+    # Sites first: a guide's values may lie in the same memory as the matrix that they set out from.
     sites = point_values(guide)
-    # A partition's labels are observed, and keep their numbers: only what stands behind them is renumbered.
-    alike = {
-        site: _reordered(value, index)
-        for site, value in sites.items()
-        if site != "partition_columns" and value.ndim >= 2
-    }
-    observed = {site: value[index] for site, value in sites.items() if site == "partition_columns"}
-    _set_sites(guide, alike | observed)
+    values = {site: _reordered(value, index) for site, value in sites.items() if value.ndim >= 2}
+    if "partition_columns" in sites:  # the partition's labels are observed, and keep their numbers
+        values["partition_columns"] = sites["partition_columns"][index].clone()
+    with torch.no_grad():
+        for tensor in last.parameters():  # its weights and biases, a row each for every cluster
+            tensor.copy_(tensor[index].clone())
+        for matrix in (*confusion.parameters(), *confusion.buffers()):
+            if matrix.ndim >= 2:
+                matrix.copy_(_reordered(matrix, index))
+    _set_sites(guide, values)
     return True
 
 
