@@ -6,12 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from helpers import make_blobs
+from helpers import make_blobs, pdcc
 
 from pdcc import PairAnswers, PairData, VolMaxDCC
 from pdcc.auto import again
 from pdcc.auto.again import _put_back
-from pdcc.cli import main
 from pdcc.data.joining import UNNAMED, joined
 from pdcc.data.splits import HeldOut, Split, extended, hold_out
 from pdcc.errors import PairDataError
@@ -191,12 +190,6 @@ def test_answers_are_joined():
 QUICK = ("--epochs", "3", "--confusion", "pooled", "--volume", "0", "--init", "kmeans", "--scale", "standard")
 
 
-def call(*words: object) -> int:
-    with pytest.raises(SystemExit) as stop:
-        main([str(word) for word in words])
-    return int(stop.value.code or 0)
-
-
 @pytest.fixture(scope="module")
 def made(blobs, tmp_path_factory):
     """Files of a run of sixty named items, and of what comes later."""
@@ -216,7 +209,7 @@ def made(blobs, tmp_path_factory):
     answers[M_OLD:][~among].to_csv(place / "about-new.csv", index=False)
     pd.concat([answers[:M_OLD], answers[M_OLD:][among]]).to_csv(place / "everything.csv", index=False)
     assert (
-        call(
+        pdcc(
             "-q",
             "fit",
             place / "features.csv",
@@ -238,7 +231,7 @@ def test_the_command_goes_on(made, capsys, tmp_path):
     before = (made / "run" / "run.json").read_bytes()
     n_added = len(pd.read_csv(made / "more.csv")) - 1
     words = ["fit", "--from", made / "run", "--add", made / "more.csv", "-o", tmp_path / "run2"]
-    assert call(*words, "--accuracy") == 0
+    assert pdcc(*words, "--accuracy") == 0
     said = capsys.readouterr()
     assert f"{n_added} answers were added to 200, about 60 items." in said.out
     assert " labels moved" in said.out
@@ -251,13 +244,13 @@ def test_the_command_goes_on(made, capsys, tmp_path):
     assert VolMaxDCC.load(tmp_path / "run2").fitted_.holds(data)
     assert len(runs.reading_of(tmp_path / "run2")["unsure"]) == 2
     # The same again is done already; other answers are other work.
-    assert call(*words, "--resume") == 0
+    assert pdcc(*words, "--resume") == 0
     assert "had already finished" in capsys.readouterr().out
     other = [made / "everything.csv" if w == made / "more.csv" else w for w in words]
-    assert call(*other, "--resume") == 2
+    assert pdcc(*other, "--resume") == 2
     assert "cannot resume" in capsys.readouterr().err
     # An export of everything holds the earlier answers too.
-    assert call(*other, "--overwrite") == 0
+    assert pdcc(*other, "--overwrite") == 0
     said = capsys.readouterr()
     assert f"{n_added} answers were added to 200" in said.out
     assert "holds the 200 answers so far too; they count once" in said.err
@@ -272,14 +265,14 @@ def test_the_command_goes_on(made, capsys, tmp_path):
         "-o",
         tmp_path / "run3",
     ]
-    assert call(*words, "-k", 3) == 0
+    assert pdcc(*words, "-k", 3) == 0
     assert "about 70 items, 10 of them new." in capsys.readouterr().out
     assert len(VolMaxDCC.load(tmp_path / "run3").labels_) == 70
 
 
 def test_interrupted_it_resumes_to_the_same_bits(made, capsys, tmp_path, monkeypatch):
     words = ["-q", "fit", "--from", made / "run", "--add", made / "more.csv", "--epochs", 4]
-    assert call(*words, "-o", tmp_path / "whole") == 0
+    assert pdcc(*words, "-o", tmp_path / "whole") == 0
     close = svi._close_epoch
     monkeypatch.setattr(svi, "CHECKPOINT_SECONDS", 0.0)
 
@@ -290,10 +283,10 @@ def test_interrupted_it_resumes_to_the_same_bits(made, capsys, tmp_path, monkeyp
 
     with monkeypatch.context() as patch:
         patch.setattr(svi, "_close_epoch", interrupted)
-        assert call(*words, "-o", tmp_path / "cut") == 130
+        assert pdcc(*words, "-o", tmp_path / "cut") == 130
     assert "--resume" in capsys.readouterr().err
     assert not (tmp_path / "cut" / "run.json").exists()
-    assert call(*words[1:], "-o", tmp_path / "cut", "--resume") == 0
+    assert pdcc(*words[1:], "-o", tmp_path / "cut", "--resume") == 0
     assert "resumed at step" in capsys.readouterr().err
     names = [
         json.loads((tmp_path / run / "run.json").read_text())["files"]["model.safetensors"]["name"]
@@ -326,12 +319,12 @@ def test_bad_commands(words, match, made, capsys, monkeypatch, tmp_path):
     table = pd.read_csv("features.csv")
     table.drop(columns="a").to_csv("narrow.csv", index=False)
     table.assign(a=table.a + 5).to_csv("other.csv", index=False)
-    assert call("-q", "fit", "-o", tmp_path / "new", *words) == 2
+    assert pdcc("-q", "fit", "-o", tmp_path / "new", *words) == 2
     err = capsys.readouterr().err
     assert pd.Series([err]).str.contains(match, regex="|" in match).all(), err
     assert not (tmp_path / "new").exists()
 
 
 def test_the_earlier_run_is_not_replaced(made, capsys):
-    assert call("-q", "fit", "--from", made / "run", "--add", made / "more.csv", "-o", made / "run", "--overwrite") == 2
+    assert pdcc("-q", "fit", "--from", made / "run", "--add", made / "more.csv", "-o", made / "run", "--overwrite") == 2
     assert "another directory than that of --from" in capsys.readouterr().err

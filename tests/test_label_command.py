@@ -251,6 +251,14 @@ def test_a_fit_suggests_and_a_new_fit_is_taken_up(fitted_run, tmp_path, monkeypa
     assert "was fitted again" in caplog.text
 
 
+def test_a_fit_of_named_columns_suggests_by_name(fitted_run):
+    """scikit-learn warns of columns without names where a fit had some, and warnings are errors here."""
+    subject = read_subject(fitted_run[0] / "run")
+    assert subject.source is not None
+    table = subject.source(5, np.array([[0, 1]]))
+    assert len(table) == 5
+
+
 def test_suggested_answers_say_so(tmp_path):
     def source(n, exclude):
         return pd.DataFrame({"i": [2], "j": [0], "gain": [0.5], "chosen_by": ["suggested"], "probability": [0.125]})

@@ -139,7 +139,7 @@ class PairData:
             weight=None if weights is None or (weights == 1).all() else weights,
         )
 
-    def given(self) -> Features:
+    def given(self) -> Floats | pd.DataFrame:
         """The features as a fit takes them: with the names of their columns where they had some, and numbered rows."""
         return (
             self.features

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from pdcc.arrays import Ints
 from pdcc.asking.crossfit import plain_answers
@@ -95,7 +94,6 @@ def gather_fit(
         diagnosis = diagnose(estimator.fitted_, data, quick=quick, random_state=random_state, progress=progress)
     if diagnosis is None:
         absent[Part.DIAGNOSIS] = LEFT_OUT
-    X = as_given(data)
     if extras is None:
         extras = (
             compute_extras(estimator, data, random_state=random_state, progress=progress)
@@ -103,7 +101,7 @@ def gather_fit(
             else Extras.nothing(LEFT_OUT)
         )
     absent |= extras.absent
-    calibration = _held_out(estimator, X, data)
+    calibration = _held_out(estimator, data)
     if calibration is None:
         absent[Part.CALIBRATION] = f"Fewer than {FEWEST_HELD_OUT} answers were held out from this fit."
     if not estimator.history_:
@@ -148,19 +146,12 @@ def draw(labels: Ints, seed: int) -> Ints:
     return np.sort(np.concatenate(kept))
 
 
-def as_given(data: PairData) -> Any:
-    """Features as a fit takes them: with the names of their columns where they had some, and numbered rows."""
-    return (
-        data.features if data.feature_names is None else pd.DataFrame(data.features, columns=list(data.feature_names))
-    )
-
-
-def _held_out(estimator: PairEstimator, X: Any, data: PairData) -> Calibration | None:
+def _held_out(estimator: PairEstimator, data: PairData) -> Calibration | None:
     held = estimator.fitted_.split.test(data)
     held = None if held is None else held.subset(plain_answers(held))
     if held is None or len(held) < FEWEST_HELD_OUT or held.similar.all() or not held.similar.any():
         return None
-    p = estimator.predict_pairs(X, np.column_stack([held.i, held.j]), names_of(held))
+    p = estimator.predict_pairs(data.given(), np.column_stack([held.i, held.j]), names_of(held))
     return run_calibration(p, held.similar)
 
 
