@@ -32,28 +32,8 @@ SILENT = ("progress", "device", "network", "random_state")
 LEFT_OUT = "It was left out of this report: it takes new fits."
 
 
-def gather(
-    run: str | Path,
-    *,
-    features: str | Path | None = None,
-    items: str | Path | None = None,
-    images: str | Path | None = None,
-    looks: Looks | None = None,
-    diagnosis: Diagnosis | None = None,
-    extras: Extras | None = None,
-    compute: bool = True,
-    quick: bool = False,
-    random_state: int = 0,
-    progress: bool = False,
-) -> ReportContent:
-    """Everything the report of a finished run shows.
-
-    Args:
-        run: its directory. features: where they are now, if they moved. items: a table of what items say, images: a folder of what
-            they look like (see ``pdcc.report.looks.read_looks``); looks: both, where they are in memory.
-        diagnosis, extras: where they are known already. compute: whether to compute what is not given; it takes new fits.
-        quick: a quicker diagnosis, with wider intervals.
-    """
+def gather(run: str | Path, *, features: str | Path | None = None, **options: Any) -> ReportContent:
+    """Everything the report of a finished run shows. features: where they are now, if they moved; options: those of ``gather_fit``."""
     place = as_path(run)
     body = read_description(place)
     if body.get("estimator") not in ESTIMATORS:
@@ -62,10 +42,7 @@ def gather(
         )
     estimator = ESTIMATORS[body["estimator"]].load(place)
     data = runs.read_data(place, None if features is None else as_path(features))
-    return gather_fit(
-        estimator, data, facts=_facts(place, body), items=items, images=images, looks=looks, diagnosis=diagnosis, extras=extras,
-        compute=compute, quick=quick, random_state=random_state, progress=progress,
-    )  # fmt: skip
+    return gather_fit(estimator, data, facts=_facts(place, body), **options)
 
 
 def gather_fit(
@@ -83,7 +60,14 @@ def gather_fit(
     random_state: int = 0,
     progress: bool = False,
 ) -> ReportContent:
-    """The same for a fitted estimator and the data it was fitted to."""
+    """Everything the report of a fitted estimator and the data it was fitted to shows.
+
+    Args:
+        facts: where they came from. items: a table of what items say, images: a folder of what they look like (see
+            ``pdcc.report.looks.read_looks``); looks: both, where they are in memory.
+        diagnosis, extras: where they are known already. compute: whether to compute what is not given; it takes new fits.
+        quick: a quicker diagnosis, with wider intervals.
+    """
     names = tuple(range(data.n_items)) if data.item_ids is None else tuple(data.item_ids.tolist())
     # Bad files are refused before anything long is computed.
     if looks is None:
