@@ -328,3 +328,21 @@ def test_bad_commands(words, match, made, capsys, monkeypatch, tmp_path):
 def test_the_earlier_run_is_not_replaced(made, capsys):
     assert pdcc("-q", "fit", "--from", made / "run", "--add", made / "more.csv", "-o", made / "run", "--overwrite") == 2
     assert "another directory than that of --from" in capsys.readouterr().err
+
+
+def test_a_machine_answers_for_a_run_which_goes_on(made, capsys, tmp_path, monkeypatch):
+    """pdcc ask RUN, then pdcc fit --from RUN --add: the machine is one more annotator."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "by_sign.py").write_text(
+        "class Rule:\n    name, version = 'sign', '1'\n\n    def answer(self, pairs, items):\n"
+        "        return [(items[i]['a'] > 0) == (items[j]['a'] > 0) for i, j in pairs]\n"
+    )
+    pairs = pd.read_csv(made / "more.csv")[["i", "j"]].drop_duplicates()
+    pairs.to_csv("next.csv", index=False)
+    words = ["--pairs", "next.csv", "--oracle", "by_sign:Rule", "-o", "machine.csv", "--cache", "c.sqlite"]
+    assert pdcc("-q", "ask", made / "run", *words, "--family", "rules") == 0
+    assert f"{len(pairs)} answers" in capsys.readouterr().out
+    assert pdcc("-q", "fit", "--from", made / "run", "--add", "machine.csv", "-o", "run2") == 0
+    data = runs.read_data(tmp_path / "run2")
+    assert data.annotator_names == ("ann", "bob", "rules:sign")
+    assert len(data) == M_OLD + len(pairs)
