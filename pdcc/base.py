@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
-from pdcc.arrays import Features, Float64, Floats, Ints, RandomState
+from pdcc.arrays import Features, Float64, Floats, Ints
 from pdcc.auto.n_clusters import choose_n_clusters
 from pdcc.auto.rules import Selection
 from pdcc.auto.search import Preparation, prepare, search
@@ -23,7 +23,8 @@ from pdcc.errors import ArtifactError
 from pdcc.fitted import Fitted, logger
 from pdcc.inference import PairTensors, memberships, pair_nll
 from pdcc.models import CONFUSIONS, log_volume, similar_logits
-from pdcc.pair_input import MembershipOutput, PairInput
+from pdcc.pair_input import MembershipOutput
+from pdcc.refitting import Refitting
 from pdcc.storage.files import as_path
 from pdcc.storage.lock import claimed
 from pdcc.storage.model import load_run, save_run
@@ -46,15 +47,12 @@ if TYPE_CHECKING:
 VANILLA: dict[str, Any] = {"confusion": "none", "volume": 0.0, "confusion_lr": 1e-2, "volume_estimator": "minibatch"}
 
 
-class PairEstimator(MembershipOutput, PairInput):
+class PairEstimator(MembershipOutput, Refitting):
     """Fit, predict, save and load; what comes after a fit is handed on. Parameters are the subclasses'."""
 
-    n_clusters: int | str
     selection_: Selection | None
     network: Network | None
-    random_state: RandomState
     device: Any
-    progress: bool | None
 
     def config(self, seed: int, n_clusters: int | None = None) -> TrainConfig:
         """The parameters as training takes them, checked; ``n_clusters``: what "auto" came to."""
@@ -124,6 +122,7 @@ class PairEstimator(MembershipOutput, PairInput):
         fitted = search(data, config, device, own=own, prepared=prepared, progress=progress, checkpoints=checkpoints)
         self._keep_names(data)
         self._adopt(fitted, fitted.memberships(data.features))
+        self.changes_ = None
         return self
 
     def prepare(self, data: PairData) -> Preparation:

@@ -47,6 +47,18 @@ class BusyError(ArtifactError):
     """Another process is writing to this directory."""
 
 
+class OracleError(PairDataError):
+    """A machine that answers pairs cannot be used, or replied what is no answer."""
+
+
+class TemporaryOracleError(RuntimeError):
+    """Raised by an oracle where asking again later may help. after: seconds to wait at least, as a service may say."""
+
+    def __init__(self, message: str = "", after: float = 0.0):
+        super().__init__(message)
+        self.after = float(after)
+
+
 class InfeasibleError(ValueError):
     """The answers cannot all be kept, or greedy assignment found no way to: which one is first in the way, and the fix."""
 

@@ -260,12 +260,14 @@ class Trainer:
         exactly: int | None = None,
         by_heart: bool = False,
         comparing: bool = False,
+        begin: Callable[[AnnotationModel, MapGuide], None] | None = None,
     ) -> Trial:
         """Fit one specification from a copy of ``net``; ``labels`` (N,): the partition that may stand as an annotator.
 
         agreement: B (K, K) to set out from. exactly: train so many epochs, and let held-out answers stop nothing;
         by_heart: train for ``BY_HEART`` times as many as ever, and keep the state that predicts held-out answers best.
-        comparing: the trial is one of many, and gains below ``LEAST_GAIN`` do not matter.
+        comparing: the trial is one of many, and gains below ``LEAST_GAIN`` do not matter. begin: puts values into the new model
+        and its guide, laid out, before the first step.
         """
         c = self.config
         partition = labels if chosen.partition_weight > 0 else None
@@ -274,6 +276,10 @@ class Trainer:
         guide = map_guide(model)
         if chosen.confusion == OWN:
             self._check_agreement(model)
+        if begin is not None:
+            with isolated(seed, self.pairs.x.device):
+                guide(self.pairs.batch(torch.arange(min(2, M), device=self.pairs.x.device)))  # lays out its parameters
+                begin(model, guide)
         epochs, patience = c.lengths(len(self.pairs)) if exactly is None else (exactly, None)
         if by_heart and c.epochs == "auto":
             epochs, patience = BY_HEART * epochs, None

@@ -4,6 +4,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import check_estimator
@@ -11,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_iter
 
 from pdcc.annotators import Answers, answer_through, draw_pairs
+from pdcc.cli import main
 
 
 @dataclass(frozen=True)
@@ -142,3 +144,19 @@ class OneDevice(TorchDispatchMode):
         seen = {t.device.type for t in tree_iter((args, kwargs)) if isinstance(t, torch.Tensor)}
         assert len(seen) <= 1, f"{func} mixes {seen}"
         return func(*args, **(kwargs or {}))
+
+
+def written(path, text, encoding="utf-8"):
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def triples(read):
+    return [tuple(row) for row in read.frame[["i", "j", "similar"]].itertuples(index=False)]
+
+
+def pdcc(*arguments):
+    """The exit code of a command."""
+    with pytest.raises(SystemExit) as stop:
+        main([str(a) for a in arguments])
+    return int(stop.value.code or 0)

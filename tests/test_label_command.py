@@ -20,6 +20,7 @@ from pdcc.label.desk import Desk, Refused, answered_pairs, clean_name
 from pdcc.label.items import Items, find_images, image_type, read_cells
 from pdcc.label.session import Subject, opened, read_items, read_subject
 from pdcc.label.store import Answer, Store
+from pdcc.report.looks import read_looks
 from pdcc.storage import run as runs
 from pdcc.storage.lock import claimed_file
 
@@ -250,6 +251,14 @@ def test_a_fit_suggests_and_a_new_fit_is_taken_up(fitted_run, tmp_path, monkeypa
     assert "was fitted again" in caplog.text
 
 
+def test_a_fit_of_named_columns_suggests_by_name(fitted_run):
+    """scikit-learn warns of columns without names where a fit had some, and warnings are errors here."""
+    subject = read_subject(fitted_run[0] / "run")
+    assert subject.source is not None
+    table = subject.source(5, np.array([[0, 1]]))
+    assert len(table) == 5
+
+
 def test_suggested_answers_say_so(tmp_path):
     def source(n, exclude):
         return pd.DataFrame({"i": [2], "j": [0], "gain": [0.5], "chosen_by": ["suggested"], "probability": [0.125]})
@@ -302,3 +311,17 @@ def test_a_full_disk_keeps_the_pair_for_another_try(tmp_path, monkeypatch):
         assert desk.store.count() == 0
         assert desk.answer(**said)["progress"]["mine"] == 1
         assert desk.next("page-0002", "Bob")["pair"] is None
+
+
+def test_label_and_report_find_the_same_items_whatever_zeros_their_ids_begin_with(tmp_path):
+    """007 is 7 where pandas read the features' ids as numbers, and is not where they are text."""
+    (tmp_path / "items.csv").write_text("item,text\n008,eight\n007,seven\n")
+    for names in (["7", "8"], ["007", "008"]):
+        cells = read_cells(tmp_path / "items.csv", names, None)
+        assert cells["text"].tolist() == ["seven", "eight"]
+        assert read_looks(names, tmp_path / "items.csv", None).texts == {0: "seven", 1: "eight"}
+    assert read_looks(["007", "x"], tmp_path / "items.csv", None).texts == {0: "seven"}
+    with pytest.raises(PairDataError, match="found none of them"):
+        read_looks(["7", "x"], tmp_path / "items.csv", None)  # text, so that 7 is another item than 007
+    with pytest.raises(PairDataError, match="'7'"):
+        read_cells(tmp_path / "items.csv", ["7", "x"], None)

@@ -1,159 +1,21 @@
-"""Answers from files: every dialect, every tool, and no row lost in silence.
-
-The files in tests/files were made by the tools themselves, in an environment of their own: dedupe 3.0.3 (``Dedupe.mark_pairs`` and
-``write_training``), splink 5.0.0 (``register_labels_table`` and ``prediction_errors_from_labels_table``, then ``to_csv``), and label-studio-sdk
-2.1.2 (its ``Converter`` made labelstudio.csv and labelstudio_min.json of labelstudio.json, which has the documented form of an export).
-crowd-kit 1.4.2 has no writer: crowdkit.csv is a frame that its ``MajorityVote`` took. durel_judgments.csv has the documented form.
-"""
+"""Answers from files: every dialect, and no row lost in silence."""
 
 import csv
 import io
-import json
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from helpers import pdcc, triples, written
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pdcc import PairAnswers, PairData, PairDataError, VolMaxDCC, read_answers
-from pdcc.cli import main
 from pdcc.data.words import DIFFERENT, SAME, UNSURE
 from pdcc.storage import run as runs
 
 FILES = Path(__file__).parent / "files"
-
-
-def written(path, text, encoding="utf-8"):
-    path.write_bytes(text.encode(encoding))
-    return path
-
-
-def triples(read):
-    return [tuple(row) for row in read.frame[["i", "j", "similar"]].itertuples(index=False)]
-
-
-# Every tool.
-
-
-def test_dedupe(tmp_path):
-    read = read_answers(FILES / "dedupe_training.json")
-    same, different = [("r0", "r1"), ("r2", "r3")], [("r0", "r2"), ("r1", "r4"), ("r3", "r5")]
-    assert triples(read) == [(*p, False) for p in different] + [(*p, True) for p in same]
-    assert read.format == "dedupe"
-    assert "Items are named by the field 'id' of the records." in read.notes
-    by_name = read_answers(FILES / "dedupe_training.json", id_field="name")
-    assert triples(by_name)[3][:2] == ("ann lee", "anne lee")
-    # The field may be missing from a record: that pair is named.
-    with pytest.raises(PairDataError, match=r"row 2, j: an empty cell \(first at row 2.*skip-unreadable"):
-        read_answers(FILES / "dedupe_training.json", id_field="city")
-    with pytest.raises(PairDataError, match=r"id field: .*the records have id, name, city"):
-        read_answers(FILES / "dedupe_training.json", id_field="uid")
-    plain = {"match": [[{"k": 1}, {"k": 2}], "odd"], "distinct": [], "uncertain": [[{"k": 1}, {"k": 3}]], "more": []}
-    path = written(tmp_path / "t.json", json.dumps(plain))
-    with pytest.raises(PairDataError, match="not two records, but 'odd'"):
-        read_answers(path, id_field="k")
-    read = read_answers(path, id_field="k", skip_unreadable=True)
-    assert triples(read) == [(1, 2, True)]
-    assert read.unsure[["row", "i", "j"]].to_numpy().tolist() == [[2, 1, 3]]
-    assert "Keys that are ignored: more." in read.notes
-    with pytest.raises(PairDataError, match=r"id field: .*found none; the records have k"):
-        read_answers(path, skip_unreadable=True)
-
-
-def test_splink(tmp_path):
-    read = read_answers(FILES / "splink_labels.csv")
-    assert triples(read) == [(0, 1, 0.95), (2, 3, 1.0), (4, 5, 0.4), (0, 2, 0.0)]
-    assert (read.format, read.soft) == ("splink", True)
-    assert triples(read_answers(FILES / "splink_errors.csv")) == [(0, 1, 0.95), (2, 3, 1.0)]
-    head = "unique_id_l,source_dataset_l,unique_id_r,source_dataset_r,clerical_match_score\n"
-    two = written(tmp_path / "two.csv", head + "1,left,1,right,1.0\n2,left,3,right,0.2\n")
-    named = [("left-__-1", "right-__-1", 1.0), ("left-__-2", "right-__-3", 0.2)]
-    assert triples(read_answers(two)) == named
-    ids = ["left-__-1", "left-__-2", "right-__-1", "right-__-3"]
-    assert triples(read_answers(two, item_ids=ids)) == named
-    assert triples(read_answers(two, item_ids=[1, 2, 3])) == [(1, 1, 1.0), (2, 3, 0.2)]
-    plain = written(tmp_path / "plain.csv", head + "1,a,2,a,1\n2,a,3,a,0\n")
-    data = PairData.from_arrays(np.eye(4), read_answers(plain))
-    assert (data.soft, data.similar.tolist()) == (None, [True, False])
-
-
-def test_durel():
-    read = read_answers(FILES / "durel_judgments.csv")
-    assert (read.format, read.soft, read.n_rows) == ("durel", True, 5)
-    np.testing.assert_allclose(read.frame.similar, [1, 0, 1 / 3, 2 / 3])
-    assert read.frame.annotator.tolist() == ["annotator0", "annotator0", "annotator0", "annotator1"]
-    assert read.unsure[["row", "i", "j", "similar"]].to_numpy().tolist() == [[2, "use-2", "use-3", "0"]]
-    assert "1 answer is '0': kept out of the likelihood." in read.notes
-    assert "Columns that are ignored: comment, lemma." in read.notes
-    with pytest.raises(PairDataError, match=r"row 3, similar: '2.0', a graded answer.*--soft"):
-        read_answers(FILES / "durel_judgments.csv", format="csv")
-
-
-def test_crowd_kit(tmp_path):
-    read = read_answers(FILES / "crowdkit.csv")
-    assert read.format == "crowdkit"
-    assert triples(read) == [
-        ("t0", "t1", True), ("t0", "t2", False), ("t1", "t2", False),
-        ("t0", "t2", False), ("t0", "t3", False), ("t2", "t3", True),
-    ]  # fmt: skip
-    assert read.frame.annotator.tolist() == ["w1"] * 3 + ["w2"] * 3
-    frame = pd.DataFrame(
-        {"task": np.tile(np.arange(40), 3), "worker": np.repeat([1, 2, 3], 40), "label": np.arange(120) % 7}
-    )
-    frame.to_csv(tmp_path / "many.csv", index=False)
-    every = read_answers(tmp_path / "many.csv").frame
-    assert len(every) == len(every.drop_duplicates(["i", "j", "annotator"])) == 3 * 40 * 39 // 2
-    label = {(t, w): y for t, w, y in frame.itertuples(index=False)}
-    for i, j, same, who in every.itertuples(index=False):
-        assert same == (label[i, who] == label[j, who])
-    some = read_answers(tmp_path / "many.csv", max_pairs=100, random_state=3)
-    assert len(some.frame) == 100
-    assert "Drew 100 of 2340 such pairs (seed 3; max_pairs)." in some.notes
-    assert len(some.frame.merge(every)) == 100
-    assert not some.frame.equals(read_answers(tmp_path / "many.csv", max_pairs=100, random_state=4).frame)
-    written(tmp_path / "gap.csv", "task,worker,label\na,1,x\nb,1,\nc,1,x\n")
-    with pytest.raises(PairDataError, match="row 1, no label"):
-        read_answers(tmp_path / "gap.csv")
-    assert triples(read_answers(tmp_path / "gap.csv", skip_unreadable=True)) == [("a", "c", True)]
-
-
-@pytest.mark.parametrize("name", ["labelstudio.json", "labelstudio.csv", "labelstudio_min.json"])
-def test_label_studio(name):
-    read = read_answers(FILES / name)
-    assert read.format == "labelstudio"
-    assert triples(read) == [("a1", "a2", True), ("a1", "a2", False), ("a1", "b1", False)]
-    assert read.frame.annotator.tolist() == [10, 11, 10]
-    assert "can't decide" in read.unsure.similar.tolist()
-    assert any("i is 'left_id', j is 'right_id'" in note for note in read.notes)
-    # The converter leaves out what was skipped; the raw export has it, and both have a task that nobody answered.
-    assert any(
-        "'skipped' (1)" in note or "1 row(s) with neither an answer nor an annotator" in note for note in read.notes
-    )
-    half = read_answers(FILES / name, unsure="half")
-    assert half.frame.similar.tolist() == [1, 0, 0, *[0.5] * (2 if name == "labelstudio.json" else 1)]
-
-
-def test_label_studio_is_asked_which_fields_and_which_question(tmp_path):
-    def task(data, *choices, **more):
-        result = [{"type": "choices", "from_name": name, "value": {"choices": [c]}} for name, c in choices]
-        return {"data": data, "annotations": [{"completed_by": {"id": 7, "email": "a@b"}, "result": result, **more}]}
-
-    tasks = [task({"x": 1, "y": 2, "z": 3}, ("same_thing", "yes"), ("clear", "no"))]
-    path = written(tmp_path / "t.json", json.dumps(tasks))
-    with pytest.raises(PairDataError, match=r"columns: .*the fields x, y, z.*--columns i=left,j=right"):
-        read_answers(path)
-    with pytest.raises(PairDataError, match="2 questions, same_thing, clear: name one"):
-        read_answers(path, columns="i=x,j=z")
-    read = read_answers(path, columns="i=x,j=z,similar=same_thing")
-    assert triples(read) == [(1, 3, True)]
-    assert read.frame.annotator.tolist() == ["a@b"]
-    path = written(tmp_path / "two.json", json.dumps([task({"one": "a", "two": "b"}, ("q", "no"))]))
-    assert triples(read_answers(path)) == [("a", "b", False)]
-
-
-# Every dialect.
 
 
 @pytest.mark.parametrize(
@@ -238,6 +100,35 @@ def test_decimal_commas_grades_and_weights(tmp_path):
         read_answers(written(tmp_path / "w.csv", "i,j,similar,weight\n0,1,1,1\n0,2,0,-1\n"))
     with pytest.raises(PairDataError, match="0 beside -1"):
         read_answers(written(tmp_path / "z.csv", "i,j,similar\n0,1,1\n0,2,-1\n1,2,0\n"))
+
+
+def test_numbers_are_taken_by_the_whole_column_and_that_is_said(tmp_path):
+    """A 1 is a grade beside a 3, a probability beside a half, a sign beside -1; alone it could be either, and is said to be taken as one."""
+    for cells, wanted, words in [
+        (["1", "3"], [0, 2 / 3], "grades from 1"),
+        (["1", "0.5"], [1, 0.5], "Numbers are probabilities"),
+        (["1", "-1"], [1, 0], "Numbers are signs"),
+        (["1", "no", "unsure"], [1, 0], "All numbers are 1: taken as the probability 1, the same"),
+    ]:
+        rows = "".join(f"0,{k + 1},{cell}\n" for k, cell in enumerate(cells))
+        path = written(tmp_path / "a.csv", f"i,j,similar\n{rows}")
+        read = read_answers(path, soft=True)
+        np.testing.assert_allclose(read.frame.similar.astype(float), wanted)
+        assert any(words in note for note in read.notes)
+        assert read.soft == ("-1" not in cells)
+    assert read_answers(path, soft=True, format="durel").frame.similar.tolist() == [0, 0]  # where grades are meant
+    path = written(tmp_path / "b.csv", "i,j,similar\n0,1,yes\n0,2,no\n")
+    assert (read_answers(path, soft=True).soft, read_answers(path, soft=True).notes) == (False, ())
+
+
+def test_who_has_no_opinion_may_leave_the_weight_out(tmp_path):
+    path = written(tmp_path / "a.csv", "i,j,similar,weight\n0,1,yes,2\n1,2,unsure,\n0,2,no,1\n")
+    read = read_answers(path)
+    assert (len(read.frame), len(read.unsure), len(read.unreadable)) == (2, 1, 0)
+    assert read_answers(path, unsure="half").frame.weight.tolist() == [2, 1, 1]
+    for row in ("1,2,yes,", "1,2,unsure,many"):
+        with pytest.raises(PairDataError, match="not a number of at least 0"):
+            read_answers(written(tmp_path / "b.csv", f"i,j,similar,weight\n0,1,yes,2\n{row}\n"))
 
 
 def test_columns_are_guessed_and_said_or_told(tmp_path):
@@ -356,12 +247,6 @@ def test_read_answers_are_taken_by_fit_and_split(tmp_path, noisy_blobs):
 # The command line.
 
 
-def pdcc(*arguments):
-    with pytest.raises(SystemExit) as stop:
-        main([str(a) for a in arguments])
-    return stop.value.code
-
-
 def test_fit_says_what_it_read_and_keeps_what_it_set_aside(tmp_path, capsys, noisy_blobs):
     a = noisy_blobs.answers
     names = [f"n{k}" for k in range(150)]
@@ -422,22 +307,3 @@ def test_fit_says_what_it_read_and_keeps_what_it_set_aside(tmp_path, capsys, noi
         "1 unreadable, 1 unsure", "1 unsure, 1 unreadable"
     )
     assert [row["row"] for row in runs.reading_of(tmp_path / "run")["unreadable"]] == [600]
-
-
-def test_fit_takes_what_dedupe_wrote(tmp_path, capsys):
-    features = pd.DataFrame(np.random.default_rng(0).normal(size=(6, 3)), columns=list("xyz"))
-    features.assign(id=[f"r{k}" for k in range(6)]).to_csv(tmp_path / "x.csv", index=False)
-    fast = ["-k", 2, "--epochs", 1, "--confusion", "none", "--volume", 0, "--scale", "standard", "--init", "kmeans"]
-    call = [
-        "fit",
-        tmp_path / "x.csv",
-        FILES / "dedupe_training.json",
-        "--id-column",
-        "id",
-        "-o",
-        tmp_path / "run",
-        *fast,
-    ]
-    assert pdcc(*call, "--format", "dedupe") == 0
-    assert "5 answers about 6 items" in capsys.readouterr().out
-    assert runs.read_data(tmp_path / "run").similar.tolist() == [False] * 3 + [True] * 2

@@ -152,10 +152,10 @@ NAMES = ("a", "b", "../c")
 @pytest.mark.parametrize(
     ("table", "match"),
     [
-        ("name,text\na,x\n", "expected a column item, and text or image, found the columns name, text"),
-        ("item,words\na,x\n", "expected a column item, and text or image"),
+        ("name,text\na,x\n", "expected a column item, found the columns name, text"),
+        ("item,words\na,x\n", "expected a column text or image, found the columns words"),
         ("item,text\nz,x\n", "items of the run, such as a, found none"),
-        ("item,text\na,x\nb,y\na,z\n", r"two of 'a' \(first at row 2"),
+        ("item,text\na,x\nb,y\na,z\n", r"each item once, found 'a' again \(first at row 2"),
         ("", "expected a readable .csv file"),
         ("item,image\na,../secret.png\n", r"images inside .*found '../secret.png' \(first at row 0"),
         ("item,image\na,/etc/hostname\n", "images inside"),

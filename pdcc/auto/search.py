@@ -12,14 +12,15 @@ from torch import Tensor, nn
 from pdcc.arrays import Float64, Ints
 from pdcc.auto.calibration import FEWEST_NEW, NEW_FOLDS, WIDE
 from pdcc.auto.initialise import Partitioner, Start, make_start, make_ways, scale_name
+from pdcc.auto.outcome import as_fitted, look
 from pdcc.auto.rules import Rows, choose, specifications, within_reach
-from pdcc.auto.signals import constant_nll, partition_agreement, partition_nll, said_similar, standard_error
+from pdcc.auto.signals import constant_nll, partition_agreement
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import HeldOut, Split, hold_out, new_folds
 from pdcc.exclusive import one_core
 from pdcc.fitted import MOST_WRONG, FitReport, Fitted, Usefulness
-from pdcc.inference import FitStatus, memberships, point_agreement
+from pdcc.inference import memberships
 from pdcc.metrics import acc
 from pdcc.models import Membership
 from pdcc.partition.kmeans import steadiness
@@ -154,23 +155,8 @@ def search(
         useful=useful,
     )
     logger.debug(str(report))
-    status = FitStatus.NOT_USEFUL if useful.trouble else best.result.status
-    return Fitted(
-        model=best.model.eval(),
-        guide=best.guide,
-        agreement=point_agreement(best.model, best.guide, tensors(shown, plan.route.x)),
-        scaler=plan.route.scaler,
-        config=config.settled(plan.spec, plan.route.scaler.kind),
-        split=at.split,
-        answers=data.fingerprint(),
-        annotators=data.annotator_names,
-        item_shape=tuple(data.features.shape[1:]),
-        status=status,
-        message=" ".join([*useful.trouble, best.result.message]),
-        history=best.result.history,
-        report=report,
-        own=own,
-    )
+    x, scaler = plan.route.x, plan.route.scaler
+    return as_fitted(best, x, scaler, data, at.split, config.settled(plan.spec, scaler.kind), own, report)
 
 
 @dataclass(frozen=True)
@@ -339,31 +325,9 @@ def _nll(trial: Trial) -> Float64:
 
 
 def _look(trial: Trial, plan: Plan, shown: PairData, held: PairData | None) -> Usefulness:
-    """Held-out nats beside those of one rate and of K-means; cluster sizes; what is wrong, in sentences."""
-    F = memberships(trial.model, plan.route.x).cpu().numpy()
-    labels = F.argmax(axis=1)
-    sizes = np.bincount(labels, minlength=F.shape[1])
-    together = labels[shown.i] == labels[shown.j]
-    within, across = said_similar(together, shown)
-    trouble = []
-    nll = constant = partition = None
-    if not np.isfinite(F).all():
-        trouble.append("The memberships are not finite.")
-    if held is not None and trial.nll is not None:
-        rate = constant_nll(shown, held)
-        nll, constant = float(trial.nll.mean()), float(rate.mean())
-        if plan.route.start is not None:
-            partition = float(partition_nll(plan.route.start.plain, shown, held).mean())
-        worse = trial.nll - rate
-        if not worse.mean() <= standard_error(worse, None):
-            trouble.append(
-                f"The fit predicts held-out answers worse ({nll:.3f} nats per answer) than one rate for all pairs ({constant:.3f})."
-            )
-    if (sizes == 0).any():
-        trouble.append(f"{int((sizes == 0).sum())} of {len(sizes)} clusters are empty.")
-    return Usefulness(
-        nll, constant, partition, tuple(int(n) for n in sizes), within, across, tuple(trouble), plan.fell_back
-    )
+    """What came of a plan."""
+    plain = None if plan.route.start is None else plan.route.start.plain
+    return look(trial, plan.route.x, plain, shown, held, plan.fell_back)
 
 
 def _accuracy_of(oracle: Oracle, scaler: Scaler, device: torch.device) -> Callable[[nn.Module], float]:

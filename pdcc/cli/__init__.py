@@ -1,4 +1,4 @@
-"""The command line: pdcc demo, fit, predict, diagnose, suggest, audit, annotators, label, report, simulate, bench. A command lives in a module that is imported here."""
+"""The command line: pdcc demo, fit, predict, diagnose, suggest, audit, annotators, ask, label, report, simulate, bench. A command lives in a module that is imported here."""
 
 import contextlib
 import errno
@@ -9,12 +9,12 @@ from typing import Any
 
 import typer
 
-from pdcc.cli import fit, diagnose, asking, studies  # isort: skip  (the order of --help)
+from pdcc.cli import fit, diagnose, asking, machines, studies  # isort: skip  (the order of --help)
 from pdcc.cli.app import app, say
 from pdcc.label.command import label
 from pdcc.report.command import report
 
-__all__ = ["app", "asking", "diagnose", "fit", "main", "say", "studies"]
+__all__ = ["app", "asking", "diagnose", "fit", "machines", "main", "say", "studies"]
 
 app.command()(label)
 app.command()(report)

@@ -21,6 +21,7 @@ SafeCsv = Annotated[
     bool,
     typer.Option("--safe-csv", help="Put ' before text that a spreadsheet would take for a formula (= + - @)."),
 ]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="CSV to write; else the first rows are printed.")]
 SHOWN = 10
 
 
@@ -28,7 +29,7 @@ SHOWN = 10
 def suggest(
     run: RunDirectory,
     n: Annotated[int, typer.Option("-n", help="How many pairs.")] = 200,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV to write; else they are printed.")] = None,
+    output: Output = None,
     aim: Annotated[
         str | None, typer.Option(help="A cluster, or two that are confounded, such as 3 or 3,5: ask about items there.")
     ] = None,
@@ -63,22 +64,16 @@ def suggest(
 @app.command()
 def audit(
     run: RunDirectory,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="CSV to write, all answers, the most doubtful first.")
-    ] = None,
+    output: Output = None,
     features: Moved = None,
     safe_csv: SafeCsv = False,
     seed: Seed = 0,
 ) -> None:
-    """Say which answers of RUN are probably wrong: each is judged by fits that did not see it.
+    """Say which answers of RUN are probably wrong, the most doubtful first: each is judged by fits that did not see it.
 
     Example: pdcc audit run -o doubtful.csv
     """
-    from pdcc.asking.audit import audit_answers
-
-    target = _target(run, features, output)
-    fitted, data, found = _cross_fitted(run, features, seed)
-    table = audit_answers(fitted, data, found=found)
+    target, _, table = _audited(run, features, output, seed)
     say(
         f"About {table['wrong'].sum():,.0f} of {len(table):,} answers are wrong; {int((table['wrong'] > 0.5).sum()):,} more likely so than not."
     )
@@ -89,7 +84,7 @@ def audit(
 @app.command()
 def annotators(
     run: RunDirectory,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV to write; else they are printed.")] = None,
+    output: Output = None,
     features: Moved = None,
     safe_csv: SafeCsv = False,
     seed: Seed = 0,
@@ -98,12 +93,10 @@ def annotators(
 
     Example: pdcc annotators run -o annotators.csv
     """
-    from pdcc.asking.audit import audit_answers
     from pdcc.asking.reliability import annotator_reliability
 
-    target = _target(run, features, output)
-    fitted, data, found = _cross_fitted(run, features, seed)
-    _give(annotator_reliability(data, audit_answers(fitted, data, found=found)), target, output, safe_csv)
+    target, data, table = _audited(run, features, output, seed)
+    _give(annotator_reliability(data, table), target, output, safe_csv)
 
 
 def _target(run: Path, features: Path | None, output: Path | None) -> Path | None:
@@ -125,6 +118,17 @@ def _cross_fitted(run: Path, features: Path | None, seed: int) -> "tuple[Fitted,
     fitted = VolMaxDCC.load(run).fitted_
     data = runs.read_data(run, features)
     return fitted, data, cross_fit(fitted, data, seed=seed, progress=sys.stderr.isatty())
+
+
+def _audited(
+    run: Path, features: Path | None, output: Path | None, seed: int
+) -> "tuple[Path | None, PairData, pd.DataFrame]":
+    """Where to write, the data of the run, and how likely each of its answers is wrong."""
+    from pdcc.asking.audit import audit_answers
+
+    target = _target(run, features, output)
+    fitted, data, found = _cross_fitted(run, features, seed)
+    return target, data, audit_answers(fitted, data, found=found)
 
 
 def _clusters(text: str | None) -> tuple[int, ...] | None:

@@ -12,15 +12,32 @@ from pdcc.cli.app import Features, IdColumn, Run, Seed, app, say
 
 @app.command()
 def fit(
-    features: Features,
-    pairs: Annotated[
-        Path,
+    features: Annotated[
+        Path | None,
         typer.Argument(
-            help="Answers: .csv, .tsv, .parquet or .json, with columns i, j, similar (yes/no, same/different, 0/1, -1/1 ...) and optionally annotator and weight; or what another tool wrote (docs/answers.md)."
+            help="Features, one row per item: .npy, .npz (one array, one called X, or a scipy sparse matrix), .csv or .parquet. With --from: those of that run where none are named; new items come after the others.",
         ),
-    ],
-    clusters: Annotated[str, typer.Option("--clusters", "-k", help="Number of clusters, or auto.")],
+    ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Answers: .csv, .tsv, .parquet or .json, with columns i, j, similar (yes/no, same/different, 0/1, -1/1 ...) and optionally annotator and weight; or what another tool wrote (docs/answers.md). With --from: none, new ones are named by --add."
+        ),
+    ] = None,
+    *,
+    clusters: Annotated[
+        str | None, typer.Option("--clusters", "-k", help="Number of clusters, or auto. With --from: as there.")
+    ] = None,
     output: Run,
+    earlier: Annotated[
+        Path | None, typer.Option("--from", help="Go on from this finished run, with its answers and those of --add.")
+    ] = None,
+    add: Annotated[
+        list[Path] | None, typer.Option(help="With --from: a file of new answers; may be given several times.")
+    ] = None,
+    accuracy: Annotated[
+        bool, typer.Option("--accuracy", help="With --from: estimate how many labels are right, before and now.")
+    ] = False,
     seed: Seed = 0,
     epochs: Annotated[str, typer.Option(help="At most this many passes over the pairs: auto or a number.")] = "auto",
     confusion: Annotated[
@@ -61,22 +78,17 @@ def fit(
 ) -> None:
     """Fit VolMaxDCC to FEATURES and PAIRS and keep the run in a directory.
 
-    Example: pdcc fit features.npy pairs.csv -k 10 -o run
+    Example: pdcc fit features.npy pairs.csv -k 10 -o run, then pdcc fit --from run --add more.csv -o run2
     """
+    from pdcc.cli.again import go_on
     from pdcc.data.io import read_features
     from pdcc.data.pairs import PairData
     from pdcc.data.reading import read_answers
+    from pdcc.errors import expect
     from pdcc.estimator import VolMaxDCC
     from pdcc.storage import run as runs
-    from pdcc.storage.files import RUN_FILE
     from pdcc.storage.lock import claimed
 
-    params: dict[str, Any] = {
-        "n_clusters": _number_or_auto("clusters", clusters, int), "random_state": seed, "epochs": _number_or_auto("epochs", epochs, int), "confusion": confusion, "volume": _number_or_auto("volume", volume),
-        "scale": None if scale == "none" else scale, "init": init, "n_init": n_init, "device": device,
-    }  # fmt: skip
-    estimator = VolMaxDCC(**params)
-    X, ids = read_features(features, id_column=id_column)
     usual = {
         "format": "auto",
         "columns": None,
@@ -88,17 +100,34 @@ def fit(
     given: dict[str, Any] = {"format": form, "columns": columns, "soft": soft, "unsure": unsure, "id_field": id_field}
     given |= {"skip_unreadable": skip_unreadable, "max_pairs": max_pairs}
     reading: dict[str, Any] = {k: v for k, v in given.items() if v != usual.get(k)}
-    options = {"id_field": id_column, **reading}
-    read = read_answers(pairs, item_ids=ids, random_state=seed, **options)
+    if earlier is not None:
+        fixed = {"--confusion": confusion != "auto", "--volume": volume != "auto", "--scale": scale != "auto"}
+        fixed |= {"--init": init != "pairs", "--n-init": n_init != 1, "--id-column": id_column is not None}
+        options = {"random_state": seed, "epochs": _number_or_auto("epochs", epochs, int), "device": device}
+        go_on(
+            earlier, add or [], output, features=features, pairs=pairs, clusters=clusters, options=options, fixed=fixed,
+            reading=reading, accuracy=accuracy, resume=resume, overwrite=overwrite,
+        )  # fmt: skip
+        return
+    expect(not add, "--add", "--from beside it", "none", "Name the earlier run, or put all answers into PAIRS.")
+    expect(not accuracy, "--accuracy", "--from beside it", "none", "Use pdcc diagnose RUN --quick.")
+    if features is None or pairs is None or clusters is None:
+        missing = [n for n, v in (("FEATURES", features), ("PAIRS", pairs), ("--clusters (-k)", clusters)) if v is None]
+        raise ValueError(
+            f"{missing[0]}: expected one, found none. Pass FEATURES PAIRS -k K, or --from RUN --add MORE to go on from a run."
+        )
+    params: dict[str, Any] = {
+        "n_clusters": _number_or_auto("clusters", clusters, int), "random_state": seed, "epochs": _number_or_auto("epochs", epochs, int), "confusion": confusion, "volume": _number_or_auto("volume", volume),
+        "scale": None if scale == "none" else scale, "init": init, "n_init": n_init, "device": device,
+    }  # fmt: skip
+    estimator = VolMaxDCC(**params)
+    X, ids = read_features(features, id_column=id_column)
+    read = read_answers(pairs, item_ids=ids, random_state=seed, **{"id_field": id_column, **reading})
     for note in read.notes:
         logging.getLogger(__name__).info(note)
     data = PairData.from_arrays(X, read, item_ids=ids)
     estimator.check(data.n_items)
-    for file in (features, pairs):
-        if file.resolve().parent == output.resolve() and RUN_FILE.fullmatch(file.resolve().name):
-            raise ValueError(
-                f"{file}: expected data that stay, found a file of the run that is to be replaced. Copy it elsewhere first."
-            )
+    runs.check_apart(output, [features, pairs])
     source = runs.Source.of(features, pairs, id_column, reading)
     with claimed(output):
         if not runs.begin(output, source, params, resume=resume, overwrite=overwrite):

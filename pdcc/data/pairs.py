@@ -135,6 +135,23 @@ class PairData:
             weight=None if self.weight is None else self.weight[index],
         )
 
+    def plain(self) -> "PairData":
+        """The same, without degrees where all of them are 0 or 1, and without weights where all are 1."""
+        degrees, weights = self.soft, self.weight
+        return replace(
+            self,
+            soft=None if degrees is None or np.isin(degrees, (0, 1)).all() else degrees,
+            weight=None if weights is None or (weights == 1).all() else weights,
+        )
+
+    def given(self) -> Floats | pd.DataFrame:
+        """The features as a fit takes them: with the names of their columns where they had some, and numbered rows."""
+        return (
+            self.features
+            if self.feature_names is None
+            else pd.DataFrame(self.features, columns=list(self.feature_names))
+        )
+
     def recode(self, names: tuple[Any, ...]) -> "PairData":
         """The same pairs, annotators numbered as in ``names``; one who is not among them, or is not known, gets ``len(names)``."""
         codes = renumber(self.annotator, self.annotator_names, names, len(self))

@@ -121,9 +121,10 @@ def read_answers(
     found = _rows(body, kind, told, id_field, texts, max_pairs, random_state)
     notes = [*notes, *found.notes]
     answers = [text_of(value) for value in found.parts["similar"]]
-    scale = found.scale or (scale_of(answers, comma=found.comma) if soft else Scale.PLAIN)
-    if found.scale is None and scale is Scale.GRADES:
-        notes.append("Answers are grades from 1, different, to 4, the same: taken as (grade - 1) / 3.")
+    scale, taken_as = found.scale or Scale.PLAIN, None
+    if soft and found.scale is None:
+        scale, taken_as = scale_of(answers, comma=found.comma)
+    notes += [] if taken_as is None else [taken_as]
     said = meanings(answers, scale, comma=found.comma, zero_is_unsure=found.zero_is_unsure)
     parts = {
         name: [text_of(v) for v in column] if name != "similar" else answers for name, column in found.parts.items()
@@ -211,7 +212,7 @@ def _troubles(parts: dict[str, list[str]], said: dict[str, Said], found: Rows) -
         wrong = [f"{name}: an empty cell" for name in needed if name in parts and not parts[name][k]]
         if answer.trouble is not None:
             wrong.append(f"similar: {parts['similar'][k]!r:.60}, {answer.trouble}")
-        if "weight" in parts:
+        if "weight" in parts and (parts["weight"][k] or not answer.unsure):
             number = number_of(parts["weight"][k], comma=found.comma)
             if number is None or number < 0:
                 wrong.append(f"weight: {parts['weight'][k]!r:.60}, not a number of at least 0")
@@ -253,18 +254,19 @@ def _frame(
 ) -> pd.DataFrame:
     """The rows ``good`` as a table: i, j, similar (a degree, nan for none) and, if known, annotator and weight."""
     raw = {name: [found.parts[name][k] for k in good] for name in found.parts}
-    ends = _items(raw["i"] + raw["j"], item_ids)
+    ends = as_named(raw["i"] + raw["j"], item_ids)
     degrees = np.array([said[parts["similar"][k]].degree for k in good], dtype=np.float64)
     table: dict[str, Any] = {"i": ends[: len(good)], "j": ends[len(good) :], "similar": degrees}
     if "annotator" in raw:
         table["annotator"] = _annotators([parts["annotator"][k] for k in good])
     if "weight" in raw:
-        weights = [number_of(parts["weight"][k], comma=found.comma) for k in good]
+        # Only who has no opinion may leave the weight out: it is then the usual one.
+        weights = [number_of(parts["weight"][k] or "1", comma=found.comma) for k in good]
         table["weight"] = np.array(weights, dtype=np.float64)
     return pd.DataFrame(table)
 
 
-def _items(values: list[Any], item_ids: Collection[Any] | None) -> NDArray[Any]:
+def as_named(values: list[Any], item_ids: Collection[Any] | None) -> NDArray[Any]:
     """Both ends of all pairs: ids as ``item_ids`` has them where they are written alike, else whole numbers where all are, else text."""
     texts = [text_of(value) for value in values]
     if item_ids is None:

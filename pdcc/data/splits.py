@@ -56,6 +56,28 @@ def hold_out(data: PairData, fraction: float, seed: int) -> Split:
     return found if found.held.any() else Split(found.held, HeldOut.NOTHING)
 
 
+def extended(earlier: Split, data: PairData, fraction: float, seed: int) -> Split:
+    """The split of answers whose first ones were split before, as they were: what was held out stays so, and what was seen is not held out.
+
+    Of the answers added, those about held-out pairs, or by held-out annotators, are held out, those about pairs seen before are not, and
+    of the others about a ``fraction`` is: pairs, or whole annotators who are new.
+    """
+    n = len(earlier.held)
+    held = np.r_[earlier.held, np.zeros(len(data) - n, dtype=bool)]
+    if fraction == 0 and not held.any():
+        return Split(held, HeldOut.NOTHING)
+    by_annotator = earlier.by is HeldOut.ANNOTATORS and data.annotator is not None
+    group = data.annotator if by_annotator and data.annotator is not None else data.asked()
+    held[n:] = np.isin(group[n:], group[:n][earlier.held])
+    new = np.flatnonzero(~np.isin(group, group[:n]))
+    enough = len(np.unique(group[new])) > 1
+    if fraction > 0 and enough:
+        part = split(data.subset(new), fraction, seed, by=HeldOut.ANNOTATORS if by_annotator else HeldOut.PAIRS)
+        held[new] = part.held
+    by = HeldOut.PAIRS if earlier.by is HeldOut.NOTHING else earlier.by
+    return Split(held, by if held.any() else HeldOut.NOTHING)
+
+
 def split(data: PairData, fraction: float, seed: int, *, by: HeldOut | str = HeldOut.PAIRS) -> Split:
     """Hold answers out, seeded. By pairs: about a ``fraction`` of each kind of answer; several about one pair stay together.
 

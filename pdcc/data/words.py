@@ -68,13 +68,22 @@ def number_of(text: str, *, comma: bool) -> float | None:
     return found if math.isfinite(found) else None
 
 
-def scale_of(texts: Iterable[str], *, comma: bool) -> Scale:
-    """What numbers mean that were asked to be taken as degrees: grades from 1 to 4 where one is above 1 and none below, else from 0 to 1."""
-    numbers = [n for n in (number_of(t, comma=comma) for t in texts) if n is not None]
-    if set(numbers) <= {-1.0, 1.0}:
-        return Scale.PLAIN
-    graded = numbers and max(numbers) > 1 and min(numbers) >= LOWEST and max(numbers) <= HIGHEST
-    return Scale.GRADES if graded else Scale.UNIT
+def scale_of(texts: Iterable[str], *, comma: bool) -> tuple[Scale, str | None]:
+    """What numbers mean that were asked to be taken as degrees, by all of them, and a sentence that says so (None where there are none).
+
+    Grades from 1 to 4 where one is above 1 and none below; signs where one is -1 and all others are 1; else from 0 to 1.
+    """
+    numbers = {n for n in (number_of(t, comma=comma) for t in texts) if n is not None}
+    if not numbers:
+        return Scale.PLAIN, None
+    if -1 in numbers and numbers <= {-1.0, 1.0}:
+        return Scale.PLAIN, "Numbers are signs: -1 is different, 1 is the same."
+    if max(numbers) > 1 and min(numbers) >= LOWEST and max(numbers) <= HIGHEST:
+        return Scale.GRADES, "Answers are grades from 1, different, to 4, the same: taken as (grade - 1) / 3."
+    if numbers == {1.0}:
+        words = "All numbers are 1: taken as the probability 1, the same, since no other grade is there. Grades want --format durel."
+        return Scale.UNIT, words
+    return Scale.UNIT, "Numbers are probabilities, from 0, different, to 1, the same."
 
 
 def meanings(texts: Iterable[str], scale: Scale, *, comma: bool, zero_is_unsure: bool = False) -> dict[str, Said]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pdcc.data.io import read_table
+from pdcc.data.item_tables import read_item_table
 from pdcc.errors import PairDataError
 
 # How the files begin that browsers show as pictures and that cannot hold a script; SVG can, and is not among them.
@@ -90,24 +90,12 @@ def item_names(ids: Sequence[Any] | None, n_items: int) -> tuple[str, ...]:
 
 def read_cells(path: Path, names: Sequence[str], id_column: str | None) -> pd.DataFrame:
     """The other columns of a table whose column ``item`` (or the id column) names the items, as text in the order of ``names`` (N,)."""
-    table = read_table(path)
-    column = next((c for c in ("item", id_column) if c is not None and c in table.columns), None)
-    if column is None:
-        wanted = "a column item" if id_column is None else f"a column item or {id_column}"
-        found = ", ".join(map(str, table.columns[:8]))
-        raise PairDataError(str(path), wanted, f"the columns {found}", "Name each item by its id or row number.")
-    # As it is written: to a person "007", "1.50" and "NA" are not 7, 1.5 and nothing.
-    plain = pd.read_csv(path, dtype=str, keep_default_na=False) if path.suffix == ".csv" else table
-    keys = pd.Index(table[column].map(str))
-    if keys.has_duplicates:
-        row = int(keys.duplicated().argmax())
-        raise PairDataError(str(path), "each item once", f"{keys[row]!r} again", "Drop one of the rows.", row)
-    order = keys.get_indexer(pd.Index(names))
-    if (order < 0).any():
-        row = int((order < 0).argmax())
-        lost = f"{int((order < 0).sum())} that are not in it, such as {names[row]!r}"
-        raise PairDataError(str(path), "all of the items", lost, "Add what is to be shown of them.", row)
-    return as_cells(plain.drop(columns=column).iloc[order], str(path))
+    rows, table = read_item_table(path, names, id_column)
+    lost = np.setdiff1d(np.arange(len(names)), rows)
+    if len(lost):
+        found = f"{len(lost)} that are not in it, such as {names[lost[0]]!r}"
+        raise PairDataError(str(path), "all of the items", found, "Add what is to be shown of them.", int(lost[0]))
+    return as_cells(table.iloc[np.argsort(rows)], str(path))
 
 
 def as_cells(table: pd.DataFrame, name: str) -> pd.DataFrame:

@@ -49,7 +49,7 @@ def read_subject(data: Path, *, features: Path | None = None, id_column: str | N
     fitted = read_data(data, features)
     path, id_column, _ = features_of(data, read_description(data))
     X, ids = read_features(features or path, id_column=id_column)
-    source = SuggestedPairs(data, fitted.features)
+    source = SuggestedPairs(data, fitted.given())
     return Subject(X, ids, id_column, np.column_stack([fitted.i, fitted.j]), source)
 
 

@@ -30,7 +30,7 @@ class NextPairs(Protocol):
 class SuggestedPairs:
     """What the fit in a run directory would ask about the rows of X. A run that was fitted again since is loaded again."""
 
-    def __init__(self, run: Path, X: Floats):
+    def __init__(self, run: Path, X: Floats | pd.DataFrame):
         self._run, self._X = run, X
         self._mark, self._estimator = self._load()
 

@@ -1,16 +1,11 @@
 """Answers in SQLite: on disk before anyone is told so, withdrawn where someone changed their mind, never deleted."""
 
 import sqlite3
-import threading
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from datetime import UTC, datetime
-from pathlib import Path
-from types import TracebackType
 
-from pdcc.errors import ArtifactError
+from pdcc.storage.database import Database
 
 ANSWERS = ("same", "different", "unsure")
 # SQLite keeps both in the file's header: whose file it is ("pdcc"), and the version of its tables.
@@ -56,80 +51,15 @@ class Answer:
 COLUMNS = ", ".join(f.name for f in fields(Answer))
 
 
-class Store:
+class Store(Database):
     """The answers in one SQLite file, for one process and any of its threads."""
 
-    def __init__(self, path: Path, *, create: bool = True):
-        self.path = path
-        self._lock = threading.Lock()
-        if not create and not path.is_file():
-            raise ArtifactError(
-                f"{path}: expected a file of answers, found none. Check the path, or answer some first."
-            )
-        if path.exists() and not path.is_file():
-            raise ArtifactError(f"{path}: expected a file for answers, found something else. Choose another --store.")
-        with self._reported():
-            # Autocommit: each statement is a transaction, on disk when it returns.
-            self._base = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=20)
-            try:
-                self._check_or_make()
-                query = "SELECT annotator, count(*) FROM answers WHERE withdrawn IS NULL GROUP BY annotator"
-                self._counts: Counter[str] = Counter(dict(self._base.execute(query).fetchall()))
-            except BaseException:
-                self._base.close()
-                raise
+    application, version, tables = APPLICATION, VERSION, TABLES
+    holds, option = "answers", "--store"
 
-    def _check_or_make(self) -> None:
-        application, version = (self._one(f"PRAGMA {name}") for name in ("application_id", "user_version"))
-        empty = self._one("SELECT count(*) FROM sqlite_master") == 0
-        if not (empty and application == 0 and version == 0):
-            if application != APPLICATION:
-                raise ArtifactError(
-                    f"{self.path}: expected a file of answers that pdcc wrote, found a database of another program. Choose another --store."
-                )
-            if version != VERSION:
-                raise ArtifactError(
-                    f"{self.path}: expected answers of version {VERSION}, found version {version}. Open it with the pdcc that wrote it."
-                )
-            if (found := self._one("PRAGMA quick_check(1)")) != "ok":
-                raise sqlite3.DatabaseError(found)
-        if self._one("PRAGMA journal_mode = WAL") != "wal":
-            raise ArtifactError(
-                f"{self.path}: expected a place where SQLite can keep a write-ahead log, found none. Choose a local disk with --store."
-            )
-        self._base.execute("PRAGMA synchronous = FULL")
-        if empty:
-            self._base.execute("BEGIN IMMEDIATE")
-            for statement in (*TABLES, f"PRAGMA application_id = {APPLICATION}", f"PRAGMA user_version = {VERSION}"):
-                self._base.execute(statement)
-            self._base.execute("COMMIT")
-
-    @contextmanager
-    def _reported(self) -> Iterator[None]:
-        """Say of a file that SQLite cannot read what a person can do."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise ArtifactError(
-                f"{self.path}: expected a readable file of answers, found one that is not ({error}). Restore it, or choose another --store."
-            ) from error
-
-    def _one(self, query: str, *values: object) -> object:
-        row = self._base.execute(query, values).fetchone()
-        return None if row is None else row[0]
-
-    def __enter__(self) -> "Store":
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the file; what was kept is kept."""
-        with self._lock:
-            self._base.close()
+    def _opened(self) -> None:
+        query = "SELECT annotator, count(*) FROM answers WHERE withdrawn IS NULL GROUP BY annotator"
+        self._counts: Counter[str] = Counter(dict(self._base.execute(query).fetchall()))
 
     def add(self, answer: Answer) -> None:
         """Keep an answer: it is on disk when this returns. Raises ``KeyUsed`` where its key is not new."""

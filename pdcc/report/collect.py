@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from pdcc.arrays import Ints
 from pdcc.asking.crossfit import plain_answers
@@ -33,28 +32,8 @@ SILENT = ("progress", "device", "network", "random_state")
 LEFT_OUT = "It was left out of this report: it takes new fits."
 
 
-def gather(
-    run: str | Path,
-    *,
-    features: str | Path | None = None,
-    items: str | Path | None = None,
-    images: str | Path | None = None,
-    looks: Looks | None = None,
-    diagnosis: Diagnosis | None = None,
-    extras: Extras | None = None,
-    compute: bool = True,
-    quick: bool = False,
-    random_state: int = 0,
-    progress: bool = False,
-) -> ReportContent:
-    """Everything the report of a finished run shows.
-
-    Args:
-        run: its directory. features: where they are now, if they moved. items: a table of what items say, images: a folder of what
-            they look like (see ``pdcc.report.looks.read_looks``); looks: both, where they are in memory.
-        diagnosis, extras: where they are known already. compute: whether to compute what is not given; it takes new fits.
-        quick: a quicker diagnosis, with wider intervals.
-    """
+def gather(run: str | Path, *, features: str | Path | None = None, **options: Any) -> ReportContent:
+    """Everything the report of a finished run shows. features: where they are now, if they moved; options: those of ``gather_fit``."""
     place = as_path(run)
     body = read_description(place)
     if body.get("estimator") not in ESTIMATORS:
@@ -63,10 +42,7 @@ def gather(
         )
     estimator = ESTIMATORS[body["estimator"]].load(place)
     data = runs.read_data(place, None if features is None else as_path(features))
-    return gather_fit(
-        estimator, data, facts=_facts(place, body), items=items, images=images, looks=looks, diagnosis=diagnosis, extras=extras,
-        compute=compute, quick=quick, random_state=random_state, progress=progress,
-    )  # fmt: skip
+    return gather_fit(estimator, data, facts=_facts(place, body), **options)
 
 
 def gather_fit(
@@ -84,7 +60,14 @@ def gather_fit(
     random_state: int = 0,
     progress: bool = False,
 ) -> ReportContent:
-    """The same for a fitted estimator and the data it was fitted to."""
+    """Everything the report of a fitted estimator and the data it was fitted to shows.
+
+    Args:
+        facts: where they came from. items: a table of what items say, images: a folder of what they look like (see
+            ``pdcc.report.looks.read_looks``); looks: both, where they are in memory.
+        diagnosis, extras: where they are known already. compute: whether to compute what is not given; it takes new fits.
+        quick: a quicker diagnosis, with wider intervals.
+    """
     names = tuple(range(data.n_items)) if data.item_ids is None else tuple(data.item_ids.tolist())
     # Bad files are refused before anything long is computed.
     if looks is None:
@@ -95,7 +78,6 @@ def gather_fit(
         diagnosis = diagnose(estimator.fitted_, data, quick=quick, random_state=random_state, progress=progress)
     if diagnosis is None:
         absent[Part.DIAGNOSIS] = LEFT_OUT
-    X = as_given(data)
     if extras is None:
         extras = (
             compute_extras(estimator, data, random_state=random_state, progress=progress)
@@ -103,7 +85,7 @@ def gather_fit(
             else Extras.nothing(LEFT_OUT)
         )
     absent |= extras.absent
-    calibration = _held_out(estimator, X, data)
+    calibration = _held_out(estimator, data)
     if calibration is None:
         absent[Part.CALIBRATION] = f"Fewer than {FEWEST_HELD_OUT} answers were held out from this fit."
     if not estimator.history_:
@@ -148,19 +130,12 @@ def draw(labels: Ints, seed: int) -> Ints:
     return np.sort(np.concatenate(kept))
 
 
-def as_given(data: PairData) -> Any:
-    """Features as a fit takes them: with the names of their columns where they had some, and numbered rows."""
-    return (
-        data.features if data.feature_names is None else pd.DataFrame(data.features, columns=list(data.feature_names))
-    )
-
-
-def _held_out(estimator: PairEstimator, X: Any, data: PairData) -> Calibration | None:
+def _held_out(estimator: PairEstimator, data: PairData) -> Calibration | None:
     held = estimator.fitted_.split.test(data)
     held = None if held is None else held.subset(plain_answers(held))
     if held is None or len(held) < FEWEST_HELD_OUT or held.similar.all() or not held.similar.any():
         return None
-    p = estimator.predict_pairs(X, np.column_stack([held.i, held.j]), names_of(held))
+    p = estimator.predict_pairs(data.given(), np.column_stack([held.i, held.j]), names_of(held))
     return run_calibration(p, held.similar)
 
 

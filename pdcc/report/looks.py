@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pdcc.data.item_tables import read_item_table
 from pdcc.errors import PairDataError
 from pdcc.report.content import Looks
 
@@ -26,18 +27,18 @@ LARGEST = 50_000_000
 def read_looks(names: Sequence[Any], items: Path | None, images: Path | None) -> Looks:
     """Texts and image files of items called ``names`` (N,).
 
-    items: a .csv with the column item (ids, or row numbers where items have none) and text, image, or both; images: a folder that
+    items: a .csv or .parquet table with the column item (ids, or row numbers where items have none) and text, image, or both; images: a folder that
     holds what the column image names or, without that column, files called as the items are.
     """
     texts: dict[int, str] = {}
     files: dict[int, Path] = {}
-    table = None if items is None else _read(items, names)
+    rows, table = ([], None) if items is None else _read(items, names)
     if table is not None and "text" in table:
-        texts = {row: text for row, text in zip(table["row"], table["text"], strict=True) if text.strip()}
+        texts = {row: text for row, text in zip(rows, table["text"], strict=True) if text.strip()}
     if images is not None:
         folder = _folder(images)
         if table is not None and "image" in table:
-            files = _named(table, folder, str(items))
+            files = _named(rows, table, folder, str(items))
         else:
             there = {p.stem: p for p in sorted(folder.iterdir()) if p.suffix.lower() in ENDINGS}
             files = {row: there[str(name)] for row, name in enumerate(names) if str(name) in there}
@@ -92,35 +93,17 @@ def _draw(source: Path | NDArray[np.uint8]) -> str | None:
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
 
-def _read(path: Path, names: Sequence[Any]) -> pd.DataFrame:
-    """The table, with row numbers of the items it names (in ``row``)."""
-    if not path.is_file():
-        raise PairDataError(str(path), "a file", "none there", "Check the path.")
-    try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
-    except Exception as error:  # pandas' parse errors are ValueErrors; a damaged file can raise others
-        raise PairDataError(
-            str(path), "a readable .csv file", f"one that is not ({str(error).strip()})", "Write it again."
-        ) from error
-    found = ", ".join(map(str, table.columns[:8]))
-    if "item" not in table or not {"text", "image"} & set(table.columns):
-        raise PairDataError(
-            str(path), "a column item, and text or image", f"the columns {found}", "Name the columns so."
-        )
-    known = {str(name): row for row, name in enumerate(names)}
-    rows = [known.get(name, -1) for name in table["item"]]
-    table = table.assign(row=rows)[[row >= 0 for row in rows]]
+def _read(path: Path, names: Sequence[Any]) -> tuple[list[int], pd.DataFrame]:
+    """The row numbers of the items that a table names, and their texts, images, or both."""
+    rows, table = read_item_table(path, names)
+    if not {"text", "image"} & set(table.columns):
+        found = ", ".join(map(str, table.columns[:8])) or "none"
+        raise PairDataError(str(path), "a column text or image", f"the columns {found}", "Name the columns so.")
     if not len(table):
         raise PairDataError(
             str(path), f"items of the run, such as {names[0]}", "none of them", "Use the items' ids or row numbers."
         )
-    again = table["row"].duplicated()
-    if again.any():
-        first = int(again.to_numpy().argmax())
-        raise PairDataError(
-            str(path), "one row per item", f"two of {table['item'].iloc[first]!r}", "Keep one.", int(table.index[first])
-        )
-    return table
+    return rows.tolist(), table
 
 
 def _folder(path: Path) -> Path:
@@ -129,10 +112,10 @@ def _folder(path: Path) -> Path:
     return path.resolve()
 
 
-def _named(table: pd.DataFrame, folder: Path, source: str) -> dict[int, Path]:
+def _named(rows: list[int], table: pd.DataFrame, folder: Path, source: str) -> dict[int, Path]:
     """Image files by row number; a name that leads out of the folder is refused, not followed."""
     files = {}
-    for number, row, name in zip(table.index, table["row"], table["image"], strict=True):
+    for number, row, name in zip(table.index, rows, table["image"], strict=True):
         if not name.strip():
             continue
         try:
@@ -143,5 +126,5 @@ def _named(table: pd.DataFrame, folder: Path, source: str) -> dict[int, Path]:
             raise PairDataError(
                 source, f"images inside {folder.name}", repr(name), "Copy the image there.", int(number)
             )
-        files[int(row)] = path
+        files[row] = path
     return files

@@ -4,7 +4,7 @@ import io
 import json
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from pdcc.data.pairs import PairData, plain_name
 from pdcc.data.reading import ReadAnswers
 from pdcc.errors import ArtifactError
 from pdcc.storage import model
-from pdcc.storage.files import file_hash, load_state, pack_state, read_json, write_atomic
+from pdcc.storage.files import RUN_FILE, file_hash, load_state, pack_state, read_json, write_atomic
 from pdcc.storage.model import BEGUN, DESCRIPTION, UNFINISHED, check_place, file_of, read_description, save_run, tidy
 from pdcc.validation import check_features
 
@@ -28,13 +28,16 @@ PAIRS, FEATURES, READING = "pairs.safetensors", "features.npy", "reading.json"
 # What users call what a run remembers.
 WORDS = {
     "features_sha256": "the features file", "pairs_sha256": "the pairs file", "random_state": "the seed",
-    "reading": "how the pairs file is read",
+    "reading": "how the pairs file is read", "earlier": "the earlier run or the added answers",
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a run's data came from: paths and SHA-256 of the two files. reading: options of ``read_answers`` that are not the usual ones, or None."""
+    """Where a run's data came from: paths and SHA-256 of the two files. reading: options of ``read_answers`` that are not the usual ones, or None.
+
+    earlier: of a run that goes on from another, whose answers it has too, the SHA-256 of that one and of further files of answers.
+    """
 
     features: str
     features_sha256: str
@@ -42,13 +45,33 @@ class Source:
     pairs_sha256: str
     id_column: str | None
     reading: dict[str, Any] | None = None
+    earlier: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, features: Path, pairs: Path, id_column: str | None, reading: dict[str, Any] | None = None) -> "Source":
         """Look at the files now."""
-        hashes = {"features_sha256": file_hash(features), "pairs_sha256": file_hash(pairs)}
-        paths = {"features": str(features.resolve()), "pairs": str(pairs.resolve())}
-        return cls(**paths, **hashes, id_column=id_column, reading=reading or None)
+        return cls(
+            features=str(features.resolve()),
+            features_sha256=file_hash(features),
+            pairs=str(pairs.resolve()),
+            pairs_sha256=file_hash(pairs),
+            id_column=id_column,
+            reading=reading or None,
+        )
+
+    def going_on(self, description: dict[str, Any], more: list[Path]) -> "Source":
+        """The same of a run that goes on from the one described, with further files of answers."""
+        known = {"run_sha256": description["description_sha256"], "more_sha256": [file_hash(file) for file in more]}
+        return replace(self, earlier=known)
+
+
+def check_apart(run: Path, inputs: list[Path]) -> None:
+    """Raise ``ValueError`` for input files that a new run in this directory would replace."""
+    for file in inputs:
+        if file.resolve().parent == run.resolve() and RUN_FILE.fullmatch(file.resolve().name):
+            raise ValueError(
+                f"{file}: expected data that stay, found a file of the run that is to be replaced. Copy it elsewhere first."
+            )
 
 
 def begin(run: Path, source: Source, options: dict[str, Any], *, resume: bool, overwrite: bool) -> bool:
@@ -134,21 +157,18 @@ def finish(
     shutil.rmtree(run / UNFINISHED, ignore_errors=True)
 
 
-def read_data(run: Path, features: Path | None = None) -> PairData:
+def read_data(run: Path, features: Path | None = None, *, same: bool = True) -> PairData:
     """The data a finished run was fitted to: its own pairs, and the features from where they were (or ``features``).
 
-    The features' hash must be the one recorded, where one was: other numbers would be diagnosed as if they had been fitted.
+    The features' hash must be the one recorded, where one was: other numbers would be diagnosed as if they had been fitted. With
+    ``same=False`` it is for who calls to see that items are those of the run: there may be new ones.
     """
     body = read_description(run)
     answers = file_of(run, body, PAIRS)
     path, id_column, digest = features_of(run, body)
     path = path if features is None else features
-    if not path.is_file():
-        raise ArtifactError(f"{path}: the run's features are no longer there. Say where they are now with --features.")
-    if file_hash(path) != digest:
-        raise ArtifactError(
-            f"{path}: not the features this run was fitted to (their content differs). Name the right file with --features."
-        )
+    if same:
+        check_features_file(path, digest)
     X, ids = read_features(path, id_column=id_column)
     stored, meta = load_state(answers)
     more = {name: stored[name].numpy() if name in stored else None for name in ("annotator", "soft", "weight")}
@@ -165,6 +185,16 @@ def read_data(run: Path, features: Path | None = None) -> PairData:
         item_ids=ids,
         feature_names=column_names(X),
     )
+
+
+def check_features_file(path: Path, digest: str) -> None:
+    """Raise ``ArtifactError`` unless ``path`` holds what the run with this hash of the features was fitted to."""
+    if not path.is_file():
+        raise ArtifactError(f"{path}: the run's features are no longer there. Say where they are now with --features.")
+    if file_hash(path) != digest:
+        raise ArtifactError(
+            f"{path}: not the features this run was fitted to (their content differs). Name the right file with --features."
+        )
 
 
 def reading_of(run: Path) -> dict[str, Any] | None:

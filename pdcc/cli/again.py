@@ -1,0 +1,125 @@
+"""pdcc fit --from RUN --add more.csv: go on from an earlier run with more answers."""
+
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pdcc.cli.app import say
+
+if TYPE_CHECKING:
+    from pdcc.data.pairs import PairData
+    from pdcc.data.reading import ReadAnswers
+    from pdcc.fitted import Fitted
+
+logger = logging.getLogger(__name__)
+
+
+def go_on(
+    earlier: Path,
+    added: list[Path],
+    output: Path,
+    *,
+    features: Path | None,
+    pairs: Path | None,
+    clusters: str | None,
+    options: dict[str, Any],
+    fixed: dict[str, bool],
+    reading: dict[str, Any],
+    accuracy: bool,
+    resume: bool,
+    overwrite: bool,
+) -> None:
+    """Fit the answers of the run ``earlier`` and those of the files ``added``, from where that run ended.
+
+    options: random_state, epochs and device. fixed: options that the earlier run has decided, and whether they were given.
+    reading: options of ``read_answers``.
+    """
+    from pdcc.data.answers import as_answers
+    from pdcc.data.joining import joined
+    from pdcc.data.reading import read_answers
+    from pdcc.errors import PairDataError, expect
+    from pdcc.estimator import VolMaxDCC
+    from pdcc.storage import run as runs
+    from pdcc.storage.files import file_hash
+    from pdcc.storage.lock import claimed
+    from pdcc.storage.model import read_description
+
+    expect(bool(added), "--add", "a file of new answers beside --from", "none", "Name it: --add more.csv.")
+    expect(
+        output.resolve() != earlier.resolve(), "--output", "another directory than that of --from", f"{output}",
+        "The earlier run stays as it is: choose another.",
+    )  # fmt: skip
+    for name, given in fixed.items():
+        expect(
+            not given, name, "none beside --from", "one", "The earlier run has decided it: leave it out, or fit anew."
+        )
+    body = read_description(earlier)
+    estimator = VolMaxDCC.load(earlier)
+    K = estimator.n_clusters_
+    if clusters not in (None, "auto", str(K)):
+        raise PairDataError("--clusters", f"the {K} of {earlier}, or none", repr(clusters), "Fit anew for another K.")
+    source = body.get("source")
+    if pairs is not None and (not isinstance(source, dict) or file_hash(pairs) != source.get("pairs_sha256")):
+        raise PairDataError(
+            "PAIRS", f"the file that {earlier} was fitted to, or none", f"{pairs}", "Name new answers with --add."
+        )
+    old = runs.read_data(earlier, features, same=features is None)
+    place, id_column, _ = runs.features_of(earlier, body)
+    place = place if features is None else features
+    data, reads = old, []
+    for file in added:
+        how = {"id_field": id_column, **reading}
+        read = read_answers(file, item_ids=old.item_ids, random_state=options["random_state"], **how)
+        for note in read.notes:
+            logger.info(note)
+        found = joined(data, as_answers(old.given(), old.n_items, read, item_ids=old.item_ids))
+        if found.n_known:
+            logger.info("%s: holds the %d answers so far too; they count once.", file, found.n_known)
+        if found.n_repeated:
+            what = "answers are as the same annotator gave them before about the same pair"
+            logger.warning("%s: %d %s: they count twice.", file, found.n_repeated, what)
+        data = found.data
+        reads.append(read)
+    plan = runs.Source.of(place, added[0], id_column, reading).going_on(body, added[1:])
+    runs.check_apart(output, [place, *added])
+    before = estimator.fitted_
+    estimator.set_params(**{k: v for k, v in options.items() if (k, v) != ("epochs", "auto")}, n_clusters=K)
+    data = estimator.check_refit(data)
+    with claimed(output):
+        if not runs.begin(output, plan, options, resume=resume, overwrite=overwrite):
+            say(f"{output}: this run had already finished.")
+            return
+        estimator.refit_data(data, checkpoints=output / runs.CHECKPOINTS)
+        whole = _all_read(runs.reading_of(earlier), reads)
+        runs.finish(output, *estimator.described(), data, plan, options, read=whole)
+    say(str(estimator.report_))
+    say(str(estimator.changes_))
+    if accuracy:
+        say(_accuracy([(before, old), (estimator.fitted_, data)]))
+    say(f"{estimator.message_}\nRun kept in {output}; {earlier} is as it was.")
+
+
+def _all_read(earlier: dict[str, Any] | None, reads: "list[ReadAnswers]") -> "ReadAnswers":
+    """How all answers were read: notes, and what was set aside, of the earlier run and then of each file."""
+    from dataclasses import replace
+
+    import pandas as pd
+
+    told = earlier or {"notes": [], "n_rows": 0, "unsure": [], "unreadable": []}
+    parts = {
+        name: pd.concat([pd.DataFrame(told[name]), *(getattr(read, name) for read in reads)], ignore_index=True)
+        for name in ("unsure", "unreadable")
+    }
+    notes = [*told["notes"], *(note for read in reads for note in read.notes)]
+    rows = int(told["n_rows"]) + sum(read.n_rows for read in reads)
+    return replace(reads[-1], notes=tuple(notes), n_rows=rows, **parts)
+
+
+def _accuracy(fits: "list[tuple[Fitted, PairData]]") -> str:
+    """The quick estimate of right labels before and after."""
+    from pdcc.accuracy.estimate import judge_labels
+
+    found = [judge_labels(fitted, data, quick=True, progress=sys.stderr.isatty()) for fitted, data in fits]
+    words = [str(one.accuracy) if one.accuracy else f"no claim ({one.reason})" for one in found]
+    return f"Labels that are right, by a quick estimate: {words[0]} before, {words[1]} now."
