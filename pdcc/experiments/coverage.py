@@ -15,8 +15,8 @@ from pdcc.metrics import align
 from pdcc.storage.journal import write_table
 
 K, WIDTH = 3, 4
-# Distance of the clusters' centres from the origin, and the weight of a Dirichlet on A's diagonal besides 1 for every entry.
-RADIUS, RIGHT = 2.0, 6.0
+# Distance of the clusters' centres from the origin, from overlapping to apart, and the weight of a Dirichlet on A's diagonal besides 1 for every entry.
+RADIUS, RIGHT = (1.5, 3.0), 6.0
 # How each engine is asked for draws.
 ENGINES: dict[str, dict[str, Any]] = {
     "hmc": {"method": "hmc"},
@@ -49,8 +49,8 @@ def simulate(n_items: int, n_pairs: int, seed: int) -> tuple[Float64, Float64, F
     """(X (N, d), F (N, K), A[observed, true], answers): Normal clusters with their own posteriors as memberships, columns of A from a
     Dirichlet, independent answers."""
     rng = np.random.default_rng([seed, n_items, n_pairs])
-    centres = rng.normal(size=(K, WIDTH))
-    centres *= RADIUS / np.linalg.norm(centres, axis=1, keepdims=True)
+    # Directions at right angles: of two centres that chance put side by side nothing could tell memberships from confusion.
+    centres = rng.uniform(*RADIUS) * np.linalg.qr(rng.normal(size=(WIDTH, K)))[0].T
     X = centres[rng.integers(K, size=n_items)] + rng.normal(size=(n_items, WIDTH))
     F = np.exp(X @ centres.T)  # centres are equally far from the origin
     F /= F.sum(axis=1, keepdims=True)
