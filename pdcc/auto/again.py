@@ -22,7 +22,7 @@ from pdcc.inference.guides import MapGuide
 from pdcc.metrics import align
 from pdcc.models import AnnotationModel, Membership, plain_weights
 from pdcc.models.modules import seeded
-from pdcc.training import TrainConfig, Trainer, Trial, make_net, tensors
+from pdcc.training import TrainConfig, Trainer, Trial, first_net, make_net, tensors
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +106,8 @@ def go_on(
 ) -> tuple[Fitted, Changes]:
     """Train the earlier fit on, on ``data``, whose first answers are its own; of ``config`` all that the earlier fit chose is ignored.
 
-    The state kept is the one that predicts held-out answers best, that of the earlier fit included.
+    The net sets out once from the earlier weights and once, anew, from the earlier labels; the state kept is the one that predicts
+    held-out answers best, that of the earlier fit included.
     """
     was, spec = earlier.config, earlier.report.chosen
     config = replace(config.settled(spec, was.scale), n_clusters=was.n_clusters, hidden=was.hidden, dropout=was.dropout)
@@ -123,7 +124,15 @@ def go_on(
     def begin(model: AnnotationModel, guide: MapGuide) -> None:
         take_over(earlier, model, guide, data.annotator_names)
 
-    trial = trainer.train(spec, net, _partition(earlier, F), config.seed, "going on", begin=begin)
+    partition = _partition(earlier, F)
+    trial = trainer.train(spec, net, partition, config.seed, "going on", begin=begin)
+    if trial.nll is not None:
+        # Weights that have learned some answers by heart are no good place to learn others from: their labels alone may be a better one.
+        labels = torch.as_tensor(F.argmax(axis=1)).to(x.device)
+        fresh = first_net(config, x, labels, config.seed, earlier.own)
+        anew = trainer.train(spec, fresh, partition, config.seed, "going on from labels", begin=begin)
+        if anew.nll is not None and anew.nll.mean() < trial.nll.mean():
+            trial = replace(anew, result=replace(anew.result, start_held_out=trial.result.start_held_out))
     order = align(F, _memberships(trial, x))
     kept = bool((order == np.arange(len(order))).all()) or _put_back(trial, order)
     useful = look(trial, x, None, shown, held)

@@ -64,17 +64,15 @@ def uncertain_pairs(est: VolMaxDCC, X: Any, n: int, exclude: Ints, rng: np.rando
 
 
 def run_cell(setting: Setting) -> dict[str, Any]:
-    """Ask, fit, choose, and ask again; the accuracy after every round."""
+    """Ask, fit, choose, ask again, and go on from the fit; the accuracy after every round."""
     X, y, answer = problem(setting.data, setting.seed)
     rng = np.random.default_rng([setting.seed, 7])  # the same first answers for every strategy
     first, batch, last, goal = SIZES[setting.data]
     pairs = RandomPairs(len(X), rng)(first, np.zeros((0, 2), dtype=np.int64))[["i", "j"]].to_numpy()
     similar = answer(pairs, rng)
-    curve = []
+    est, curve = VolMaxDCC(int(y.max()) + 1, random_state=setting.seed, progress=False, device="cpu"), []
     while True:
-        est = VolMaxDCC(int(y.max()) + 1, random_state=setting.seed, progress=False, device="cpu").fit(
-            X, pairs, similar
-        )
+        est = est.refit(X, pairs, similar) if curve else est.fit(X, pairs, similar)
         curve.append({"answers": len(pairs), "accuracy": acc(y, est.labels_)})
         if len(pairs) >= (goal if setting.strategy == "random" else last):
             return asdict(setting) | {"name": setting.name, "curve": curve}
