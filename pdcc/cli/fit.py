@@ -16,7 +16,7 @@ def fit(
     pairs: Annotated[
         Path,
         typer.Argument(
-            help="Answers: .csv, .tsv, .parquet or .json, with columns i, j, similar (yes/no, same/different, 0/1, -1/1 ...) and optionally annotator and weight; or what another tool wrote (docs/answers.md)."
+            help="Answers: .csv, .tsv, .parquet or .json, with columns i, j, similar (yes/no, same/different, 0/1, -1/1 ...) and optionally annotator, weight and chosen_by; or what another tool wrote (docs/answers.md)."
         ),
     ],
     clusters: Annotated[str, typer.Option("--clusters", "-k", help="Number of clusters, or auto.")],
