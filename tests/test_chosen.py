@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
-
 from helpers import make_blobs
+
 from pdcc import PairAnswers, PairData, PairDataError, VolMaxDCC, read_answers
 from pdcc.storage import run as runs
 from pdcc.storage.lock import claimed

@@ -133,6 +133,10 @@ class PairData:
             random=None if self.random is None else self.random[index],
         )
 
+    def at_random(self) -> Bools:
+        """Which of the pairs were drawn at random, (M,): all, where nobody says that some were not."""
+        return np.ones(len(self), dtype=bool) if self.random is None else self.random
+
     def recode(self, names: tuple[Any, ...]) -> "PairData":
         """The same pairs, annotators numbered as in ``names``; one who is not among them, or is not known, gets ``len(names)``."""
         codes = renumber(self.annotator, self.annotator_names, names, len(self))
