@@ -137,7 +137,9 @@ def test_bad_trusted_pairs_are_refused():
 def test_a_diagnosis_takes_trusted_pairs():
     blobs = make_blobs(n=80, n_pairs=300, seed=0)
     given = blobs.X, blobs.answers.pairs, blobs.answers.similar
-    est = VolMaxDCC(3, hidden=(8,), epochs=2, confusion="none", volume=0.0, init="kmeans", random_state=0).fit(*given)
+    est = VolMaxDCC(
+        3, hidden=(8,), epochs=1, scale="standard", confusion="none", volume=0.0, init="kmeans", random_state=0
+    ).fit(*given)
     table = draw_trusted(est.labels_, 60)
     table["similar"] = blobs.y[table["i"]] == blobs.y[table["j"]]
     found = est.diagnose(*given, trusted=table, quick=True, draws=2, work=0.1)

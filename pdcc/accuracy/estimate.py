@@ -153,7 +153,8 @@ def _read(found: Calibration, labels: Ints, seed: int) -> tuple[Estimate, Float6
     at = []
     for k, theta in enumerate([found.mode, *found.draws(DRAWS, seed)]):
         one = read(found, theta)
-        expected = float(np.clip(one.of(labels), 1 / one.beliefs.shape[1], 1.0))
+        gained = rng.random() if k else 0.0  # the cautious end is the estimate, and the interval holds all of it
+        expected = float(np.clip(one.of(labels, gained), 1 / one.beliefs.shape[1], 1.0))
         # One fit is luckier than another, and N items are right as often as they are likely to be, give or take.
         luck = np.hypot(one.others.std(ddof=1), np.sqrt(expected * (1 - expected) / N)) * rng.normal()
         at.append((one, float(np.clip(expected + (luck if k else 0.0), 1 / one.beliefs.shape[1], 1.0))))
