@@ -102,15 +102,15 @@ def judge_labels(
         data = data.subset(data.soft != 0.5)
     if min(np.bincount(data.similar.astype(int), minlength=2)) < 2 * len(SHARES):
         return _no_claim(labels, data, fitted.config.n_clusters, "There are too few answers of one kind to judge by.")
-    drawn = data.at_random()
-    if min(np.bincount(data.similar[drawn].astype(int), minlength=2)) < 2 * len(SHARES):
+    by_chance = data.at_random()
+    if min(np.bincount(data.similar[by_chance].astype(int), minlength=2)) < 2 * len(SHARES):
         return _no_claim(labels, data, fitted.config.n_clusters, SUGGESTED)
     fits = fold_fits(fitted, data, QUICK if quick else SHARES, seed=seed, progress=progress)
     sets = [Judged(each, data) for each in fits]
-    uniform = sets if drawn.all() else [Judged(each.among(drawn), data.subset(drawn)) for each in fits]
+    uniform = sets if by_chance.all() else [Judged(f.among(by_chance), data.subset(by_chance)) for f in fits]
     if not _told(uniform[0]):
         return _no_claim(labels, data, fitted.config.n_clusters, NOTHING, fits[0].memberships)
-    annotator = None if data.annotator is None else data.annotator[drawn]
+    annotator = None if data.annotator is None else data.annotator[by_chance]
     depends = dependence(Calibration(uniform, apart=True), min(1, len(sets) - 1), annotator, seed)
     found, reason = Calibration(sets), None
     if depends.p is not None and depends.p < DEPENDENT:

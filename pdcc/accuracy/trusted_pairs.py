@@ -202,9 +202,8 @@ def _rate(y: Float64, s: Float64, h: Float64, mean: float, level: float) -> Floa
     half = float(norm.ppf((1 + level) / 2)) * np.sqrt(variance)
     moved = slope * (mean - own)
     estimate = float(np.average(y, weights=h)) + moved
-    return np.clip(
-        np.array([min(centre + moved - half, estimate), estimate, max(centre + moved + half, estimate)]), 0, 1
-    )
+    ends = [min(centre + moved - half, estimate), estimate, max(centre + moved + half, estimate)]
+    return np.asarray(np.clip(ends, 0.0, 1.0), dtype=np.float64)
 
 
 def _rare(y: Float64, h: Float64, level: float) -> Float64:

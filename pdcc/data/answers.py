@@ -90,8 +90,8 @@ class PairAnswers:
     @classmethod
     def from_frame(cls, items: int | Collection[Any], frame: pd.DataFrame, *, soft: bool = False) -> "PairAnswers":
         """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator, weight and chosen_by."""
-        *parts, chosen_by = table_columns(frame, ids=not isinstance(items, int | np.integer))
-        return cls.from_arrays(items, *parts, soft=soft, chosen_by=chosen_by)
+        parts = table_columns(frame, ids=not isinstance(items, int | np.integer))
+        return cls.from_arrays(items, *parts[:4], soft=soft, chosen_by=parts[4])
 
     def __len__(self) -> int:
         return self.n_items
