@@ -155,13 +155,20 @@ def test_random_pairs_see_labels_in_mind_also_after_suggestions(monkeypatch):
     assert found.reason in (estimate.TOGETHER, estimate.CLEAN)
 
 
-def test_only_random_pairs_show_whether_answers_go_wrong_together(monkeypatch):
-    """Suggested answers by one wrong label in mind for every second item: among the random ones there are none."""
-    y, data, F, fits = asked_in_rounds(2)
-    seen = np.where(np.arange(len(y)) % 2, y, (y + 1) % K)
-    told = replace(data, similar=np.where(data.random, data.similar, seen[data.i] == seen[data.j]))
-    assert judged(monkeypatch, told, F, fits).dependence.p > 0.05
-    assert judged(monkeypatch, replace(told, random=None), F, fits).dependence.p < 0.05
+def test_random_pairs_test_and_all_calibrate(monkeypatch):
+    """Which answers reach the test of dependence, the comparison of rates, and the calibration."""
+    _, data, F, fits = asked_in_rounds(2)
+    tested, compared, calibrated = [], [], []
+    tests, rates, reads = estimate.dependence, estimate._told, estimate._read
+    monkeypatch.setattr(estimate, "dependence", lambda found, *a: tested.append(found.sets) or tests(found, *a))
+    monkeypatch.setattr(estimate, "_told", lambda at: compared.append(at) or rates(at))
+    monkeypatch.setattr(estimate, "_read", lambda found, *a: calibrated.append(found.sets) or reads(found, *a))
+    judged(monkeypatch, data, F, fits)
+    for at, fit in zip(tested[0], fits, strict=True):
+        np.testing.assert_array_equal(at.similar.numpy(), data.similar[data.random])
+        np.testing.assert_array_equal(at.left.numpy() // len(F), fit.judged_by[data.random])
+    assert len(compared[0].similar) == data.random.sum() < len(data)
+    assert all(len(at.similar) == len(data) for at in calibrated[0])
 
 
 def test_suggested_pairs_alone_make_no_claim(monkeypatch):
