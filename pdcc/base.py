@@ -103,7 +103,7 @@ class PairEstimator(MembershipOutput, Refitting):
 
         similar: bool, {0, 1} or {-1, +1}; with ``soft``, probabilities that a pair is similar. weights (M,): how much each answer
         counts; one of weight 2 is as good as the same answer twice. Or fit to X and y: a ``PairAnswers`` of length N, what
-        ``read_answers`` returns, or a table with the columns i, j, similar and optionally annotator and weight. Where X is
+        ``read_answers`` returns, or a table with the columns i, j, similar and optionally annotator, weight and chosen_by. Where X is
         a DataFrame, pairs of anything but whole numbers are looked up in its index. X may be sparse if its dense form fits in
         memory, and, with a ``network`` of your own, an array or tensor of any shape with items first, such as (N, C, H, W).
         """

@@ -54,7 +54,7 @@ class Refitting(PairInput):
         """Go on from this fit with all answers: those it was fitted to first, in their order, then the new ones. Arguments are those of ``fit``.
 
         X (N, d) may have new items after those of the earlier fit. What that fit chose stays (K, scaling, confusion, volume), and so do
-        cluster numbers and what was held out; the state kept is the one that predicts held-out answers best, the earlier one included.
+        cluster numbers and what was held out.
         ``changes_`` says what moved. Annotators who are new get a confusion of their own where the confusion is per annotator.
         """
         any_shape = getattr(self, "network", None) is not None

@@ -6,7 +6,7 @@ import pytest
 from helpers import make_blobs
 
 from pdcc import PairData, VolMaxDCC, metrics
-from pdcc.accuracy.beliefs import Calibration, Judged, read
+from pdcc.accuracy.beliefs import Calibration, Judged, Read, read
 from pdcc.accuracy.dependence import dependence
 from pdcc.accuracy.estimate import Estimate, label_sets, sharpened
 from pdcc.accuracy.folds import FoldFits, fold_fits
@@ -228,3 +228,12 @@ def test_a_fit_end_to_end(kind):
     if kind == "mind":
         assert "annotators themselves" in text
         assert found.agreement.low < 0.75 + 0.1 < 0.95
+
+
+def test_labels_that_fits_believe_in_more_gain_what_was_wrong_and_lose_what_was_right():
+    labels = np.zeros(10, dtype=np.int64)
+    # Others believe in .85 of what fits say, which is right in .97: where a third of the doubt is left, a third of the errors is.
+    for belief, least, most in ((0.95, 0.99, 1.07), (0.85, 0.97, 0.97), (0.75, 0.87, 0.87)):
+        said = Read(np.array([0.97]), np.tile([belief, 1 - belief], (10, 1)), np.full(2, 0.85))
+        assert said.of(labels) == pytest.approx(least)
+        assert said.of(labels, 1.0) == pytest.approx(most)

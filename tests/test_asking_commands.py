@@ -89,3 +89,15 @@ def test_results_do_not_replace_the_features(run, capsys):
     assert code == 2
     assert "features.csv" in err
     assert (run / "features.csv").read_bytes() == before
+
+
+def test_suggest_draws_pairs_for_someone_to_trust(run, capsys):
+    code, _, _ = call(capsys, "-q", "suggest", run / "run", "-n", 40, "-o", run / "check.csv", "--trusted")
+    assert code == 0
+    table = pd.read_csv(run / "check.csv")
+    assert list(table.columns) == ["i", "j", "probability"]
+    assert len(table) == 40
+    assert table["i"].str.startswith("=").all()  # by their ids
+    code, _, err = call(capsys, "-q", "suggest", run / "run", "--trusted", "--new")
+    assert code == 2
+    assert "--trusted: expected neither --aim nor --new" in err

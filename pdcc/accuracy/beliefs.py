@@ -204,9 +204,16 @@ class Read:
     beliefs: Float64
     others: Float64
 
-    def of(self, labels: Ints) -> float:
-        """How often ``labels`` (N,) are right: as often as those of the fits, but for how much more or less the fits believe in them."""
-        return float(self.right[0] + np.take_along_axis(self.beliefs, labels[:, None], 1).mean() - self.others.mean())
+    def of(self, labels: Ints, more: float = 0.0) -> float:
+        """How often ``labels`` (N,) are right: as often as those of the fits, but for how much more or less the fits believe in them.
+
+        Where they believe less, the difference is lost. Where they believe more, labels gain at least as far as those that other fits did not
+        believe in were wrong, and at most all of it, which may lead beyond 1; ``more``: how far from the one to the other.
+        """
+        right, others = float(self.right[0]), float(self.others.mean())
+        gain = float(np.take_along_axis(self.beliefs, labels[:, None], 1).mean()) - others
+        least = min(1.0, (1 - right) / max(1 - others, 1e-9)) if gain > 0 else 1.0
+        return right + gain * (least + more * (1 - least))
 
 
 def read(found: Calibration, theta: Tensor) -> Read:

@@ -25,6 +25,7 @@ TOGETHER = "Answers about one item go wrong together, as when it is labelled onc
 CLEANEST = 0.96
 NOTHING = "Pairs within clusters are called similar no more often than pairs across them, by answers that fits did not see: the answers say nothing about these clusters."
 CLEAN = "The answers hardly contradict each other, as when one annotator has labelled every item: they are right or wrong together, and only trusted labels can tell."
+SUGGESTED = "There are too few answers of one kind about pairs drawn at random: suggested ones alone cannot show whether they go wrong together."
 # A set of more labels than this leaves a label open.
 MOST_LABELS = 3
 PUREST = 3
@@ -91,17 +92,26 @@ def judge_labels(
     """Fit again to parts of the answers, and let the rest say how right labels are.
 
     level: how sure a set of labels must be; target: the accuracy that would do. quick: two more fits instead of nine.
+
+    Suggested pairs were chosen for what earlier answers said. Given an item's class, and how sure the fits are of it, that changes no answer's
+    probability, so all answers calibrate. But rates over pairs are then no longer those of all pairs, and items whose answers
+    contradict each other are asked about again: whether answers say anything, or go wrong together, only random pairs show.
     """
     labels = fitted.memberships(data.features).argmax(axis=1)
     if data.soft is not None:  # answers are judged as plain ones here, and what is neither cannot be
         data = data.subset(data.soft != 0.5)
     if min(np.bincount(data.similar.astype(int), minlength=2)) < 2 * len(SHARES):
         return _no_claim(labels, data, fitted.config.n_clusters, "There are too few answers of one kind to judge by.")
+    by_chance = data.at_random()
+    if min(np.bincount(data.similar[by_chance].astype(int), minlength=2)) < 2 * len(SHARES):
+        return _no_claim(labels, data, fitted.config.n_clusters, SUGGESTED)
     fits = fold_fits(fitted, data, QUICK if quick else SHARES, seed=seed, progress=progress)
     sets = [Judged(each, data) for each in fits]
-    if not _told(sets[0]):
+    uniform = sets if by_chance.all() else [Judged(f.among(by_chance), data.subset(by_chance)) for f in fits]
+    if not _told(uniform[0]):
         return _no_claim(labels, data, fitted.config.n_clusters, NOTHING, fits[0].memberships)
-    depends = dependence(Calibration(sets, apart=True), min(1, len(sets) - 1), data.annotator, seed)
+    annotator = None if data.annotator is None else data.annotator[by_chance]
+    depends = dependence(Calibration(uniform, apart=True), min(1, len(sets) - 1), annotator, seed)
     found, reason = Calibration(sets), None
     if depends.p is not None and depends.p < DEPENDENT:
         reason = TOGETHER
@@ -143,7 +153,8 @@ def _read(found: Calibration, labels: Ints, seed: int) -> tuple[Estimate, Float6
     at = []
     for k, theta in enumerate([found.mode, *found.draws(DRAWS, seed)]):
         one = read(found, theta)
-        expected = float(np.clip(one.of(labels), 1 / one.beliefs.shape[1], 1.0))
+        gained = rng.random() if k else 0.0  # the cautious end is the estimate, and the interval holds all of it
+        expected = float(np.clip(one.of(labels, gained), 1 / one.beliefs.shape[1], 1.0))
         # One fit is luckier than another, and N items are right as often as they are likely to be, give or take.
         luck = np.hypot(one.others.std(ddof=1), np.sqrt(expected * (1 - expected) / N)) * rng.normal()
         at.append((one, float(np.clip(expected + (luck if k else 0.0), 1 / one.beliefs.shape[1], 1.0))))

@@ -1,13 +1,13 @@
 """What was fitted, fitted again to a part of the answers: the others can then judge it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from pdcc.arrays import Float64, Ints
+from pdcc.arrays import Bools, Float64, Ints
 from pdcc.auto.initialise import Partitioner
 from pdcc.auto.signals import partition_agreement
 from pdcc.data.pairs import PairData
@@ -30,6 +30,10 @@ class FoldFits:
     share: float
     memberships: Float64
     judged_by: Ints
+
+    def among(self, which: Bools) -> "FoldFits":
+        """The same fits, judged by some of the answers, a mask (M,)."""
+        return replace(self, judged_by=self.judged_by[which])
 
 
 def fit_again(fitted: Fitted, x: Tensor, answers: PairData, seed: int, title: str) -> Trial:

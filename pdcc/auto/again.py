@@ -106,8 +106,8 @@ def go_on(
 ) -> tuple[Fitted, Changes]:
     """Train the earlier fit on, on ``data``, whose first answers are its own; of ``config`` all that the earlier fit chose is ignored.
 
-    The net sets out once from the earlier weights and once, anew, from the earlier labels; the state kept is the one that predicts
-    held-out answers best, that of the earlier fit included.
+    The net sets out once from the earlier weights and once, anew, from the earlier labels, each to the state that predicts held-out
+    answers best; the second is kept unless the first predicts them better by a standard error.
     """
     was, spec = earlier.config, earlier.report.chosen
     config = replace(config.settled(spec, was.scale), n_clusters=was.n_clusters, hidden=was.hidden, dropout=was.dropout)
@@ -126,12 +126,14 @@ def go_on(
 
     partition = _partition(earlier, F)
     trial = trainer.train(spec, net, partition, config.seed, "going on", begin=begin)
-    if trial.nll is not None:
-        # Weights that have learned some answers by heart are no good place to learn others from: their labels alone may be a better one.
+    if judged is not None:
+        # Weights that have learned some answers by heart are no good place to learn others from: their labels alone are a better one,
+        # unless held-out answers say otherwise by a standard error.
         labels = torch.as_tensor(F.argmax(axis=1)).to(x.device)
         fresh = first_net(config, x, labels, config.seed, earlier.own)
         anew = trainer.train(spec, fresh, partition, config.seed, "going on from labels", begin=begin)
-        if anew.nll is not None and anew.nll.mean() < trial.nll.mean():
+        lost = _nll(anew) - _nll(trial)
+        if lost.mean() < lost.std() / np.sqrt(len(lost)):
             trial = replace(anew, result=replace(anew.result, start_held_out=trial.result.start_held_out))
     order = align(F, _memberships(trial, x))
     kept = bool((order == np.arange(len(order))).all()) or _put_back(trial, order)
@@ -165,6 +167,11 @@ def go_on(
         renumbered=not kept,
     )
     return fitted, changes
+
+
+def _nll(trial: Trial) -> Float64:
+    """Negative log-likelihoods of the held-out answers, (H,)."""
+    return np.zeros(0) if trial.nll is None else trial.nll
 
 
 def take_over(earlier: Fitted, model: AnnotationModel, guide: MapGuide, annotators: tuple[object, ...]) -> None:

@@ -34,6 +34,12 @@ def suggest(
         str | None, typer.Option(help="A cluster, or two that are confounded, such as 3 or 3,5: ask about items there.")
     ] = None,
     new: Annotated[bool, typer.Option("--new", help="Only pairs that were never asked about.")] = False,
+    trusted: Annotated[
+        bool,
+        typer.Option(
+            "--trusted", help="Instead, pairs for someone to trust: half within clusters, for pdcc diagnose --trusted."
+        ),
+    ] = False,
     features: Moved = None,
     safe_csv: SafeCsv = False,
     seed: Seed = 0,
@@ -50,14 +56,16 @@ def suggest(
     from pdcc.asking.suggest import suggest_pairs
 
     target = _target(run, features, output)
+    if trusted:
+        if aim is not None or new:
+            raise ValueError("--trusted: expected neither --aim nor --new beside it, found one. Leave it out.")
+        _give(_to_trust(run, features, n, seed), target, output, safe_csv)
+        return
     _, data, found = _cross_fitted(run, features, seed)
     known = np.column_stack([data.i, data.j]) if new else None
     table = suggest_pairs(found.beliefs, found.agreement, n=n, exclude=known, aim=_clusters(aim), random_state=seed)
     expected = expect_from(found.beliefs, found.agreement, table, seed=seed)
-    if data.item_ids is not None:
-        for end in ("i", "j"):
-            table[end] = data.item_ids[table[end].to_numpy()]
-    _give(table, target, output, safe_csv)
+    _give(_named(table, data), target, output, safe_csv)
     say(str(expected))
 
 
@@ -129,6 +137,24 @@ def _audited(
     target = _target(run, features, output)
     fitted, data, found = _cross_fitted(run, features, seed)
     return target, data, audit_answers(fitted, data, found=found)
+
+
+def _to_trust(run: Path, features: Path | None, n: int, seed: int) -> "pd.DataFrame":
+    from pdcc.accuracy.trusted_pairs import draw_trusted
+    from pdcc.estimator import VolMaxDCC
+    from pdcc.storage import run as runs
+
+    data = runs.read_data(run, features)
+    labels = VolMaxDCC.load(run).fitted_.memberships(data.features).argmax(axis=1)
+    return _named(draw_trusted(labels, n, random_state=seed), data)
+
+
+def _named(table: "pd.DataFrame", data: "PairData") -> "pd.DataFrame":
+    """The table, its pairs by the items' ids where they have some."""
+    if data.item_ids is not None:
+        for end in ("i", "j"):
+            table[end] = data.item_ids[table[end].to_numpy()]
+    return table
 
 
 def _clusters(text: str | None) -> tuple[int, ...] | None:

@@ -21,7 +21,10 @@ def diagnose(
         typer.Option(help="CSV to write: every item's label, probability, whether it is settled, and label set."),
     ] = None,
     trusted: Annotated[
-        Path | None, typer.Option(help="Table of items whose label is known (columns item, label), drawn at random.")
+        Path | None,
+        typer.Option(
+            help="Table of items whose label is known (columns item, label), drawn at random; or of pairs (i, j, similar) that pdcc suggest --trusted drew."
+        ),
     ] = None,
     target: Annotated[float, typer.Option(help="The accuracy that would do.")] = 0.8,
     level: Annotated[float, typer.Option(help="How sure a set of labels must be.")] = 0.95,

@@ -21,7 +21,7 @@ def fit(
     pairs: Annotated[
         Path | None,
         typer.Argument(
-            help="Answers: .csv, .tsv, .parquet or .json, with columns i, j, similar (yes/no, same/different, 0/1, -1/1 ...) and optionally annotator and weight; or what another tool wrote (docs/answers.md). With --from: none, new ones are named by --add."
+            help="Answers: .csv, .tsv, .parquet or .json, with columns i, j, similar (yes/no, same/different, 0/1, -1/1 ...) and optionally annotator, weight and chosen_by; or what another tool wrote (docs/answers.md). With --from: none, new ones are named by --add."
         ),
     ] = None,
     *,

@@ -101,9 +101,13 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Handwritten digits and noisy annotators: K-means, VanillaDCC and VolMaxDCC side by side. No downloads."""
+    from threadpoolctl import threadpool_limits
+
     from pdcc.experiments.demo import run_demo
+    from pdcc.inference.isolation import one_thread
     from pdcc.storage.lock import claimed
 
-    with claimed(output):
+    # Steps are too short to be shared by threads, which on a busy machine wait for each other most of the time.
+    with claimed(output), one_thread(), threadpool_limits(1):
         for line in run_demo(output, seed):
             say(line)

@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pdcc.arrays import Bools, Float32, Ints, as_array, first_row
+from pdcc.data.chosen import check_chosen_by
 from pdcc.data.degrees import check_soft, check_weights
 from pdcc.data.names import check_annotators, check_ids, look_up
 from pdcc.data.reading import ReadAnswers
@@ -31,6 +32,7 @@ class PairAnswers:
     item_ids: (N,) names of the items, or None. self_pairs: how many pairs of an item with itself were dropped.
     soft: (M,) probabilities that a pair is similar where answers are not plain, else None; ``similar`` is then soft >= 0.5.
     weight: (M,) how much each answer counts where that differs, else None. weightless: how many of weight 0 were left out.
+    random: (M,) whether the pair was drawn at random, where some were suggested instead; else None.
 
     Examples:
         >>> from pdcc import PairAnswers
@@ -54,6 +56,7 @@ class PairAnswers:
     soft: Float32 | None = None
     weight: Float32 | None = None
     weightless: int = 0
+    random: Bools | None = None
 
     # Without this, ``list(y)`` would ask for one item after the other; there is nothing to say about a single item.
     __iter__ = None
@@ -67,23 +70,28 @@ class PairAnswers:
         annotators: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         soft: bool = False,
+        *,
+        chosen_by: ArrayLike | None = None,
     ) -> "PairAnswers":
         """Check and keep answers: ``items`` is N, with pairs (M, 2) of row numbers, or the items' ids (N,), with pairs of ids.
 
         Ids are in the order of X's rows, ``X.index`` say. similar (M,): bool, {0, 1} or {-1, +1}; with ``soft``, probabilities that
-        a pair is similar, which cost y log p + (1 - y) log(1 - p). weights (M,): how much each answer counts.
+        a pair is similar, which cost y log p + (1 - y) log(1 - p). weights (M,): how much each answer counts. chosen_by (M,): "random" or
+        "suggested", how each pair came to be asked about.
         """
+        more = annotators, weights, soft, chosen_by
         if isinstance(items, int | np.integer):
             check_count("items", items)
-            return _checked(int(items), check_pairs(pairs, int(items)), similar, annotators, weights, soft)
+            return _checked(int(items), check_pairs(pairs, int(items)), similar, *more)
         ids = check_ids("items", items)
-        made = _checked(len(ids), look_up(pairs, ids, "items"), similar, annotators, weights, soft)
+        made = _checked(len(ids), look_up(pairs, ids, "items"), similar, *more)
         return replace(made, item_ids=ids)
 
     @classmethod
     def from_frame(cls, items: int | Collection[Any], frame: pd.DataFrame, *, soft: bool = False) -> "PairAnswers":
-        """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator and weight."""
-        return cls.from_arrays(items, *table_columns(frame, ids=not isinstance(items, int | np.integer)), soft=soft)
+        """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator, weight and chosen_by."""
+        parts = table_columns(frame, ids=not isinstance(items, int | np.integer))
+        return cls.from_arrays(items, *parts[:4], soft=soft, chosen_by=parts[4])
 
     def __len__(self) -> int:
         return self.n_items
@@ -138,6 +146,7 @@ class PairAnswers:
             item_ids=None if self.item_ids is None else self.item_ids[kept],
             soft=None if self.soft is None else self.soft[inside],
             weight=None if self.weight is None else self.weight[inside],
+            random=None if self.random is None else self.random[inside],
         )
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -163,11 +172,11 @@ def as_answers(
 ) -> PairAnswers:
     """Every form in which ``fit`` takes answers about the rows of X, as one.
 
-    ``pairs`` is a PairAnswers, what ``read_answers`` returns, a table with the columns i, j, similar and optionally annotator and
-    weight, or an array (M, 2) beside ``similar``. Its entries are ids where ``item_ids`` (N,) are given; else whole numbers are row numbers, and anything else is
+    ``pairs`` is a PairAnswers, what ``read_answers`` returns, a table with the columns i, j, similar and optionally annotator,
+    weight and chosen_by, or an array (M, 2) beside ``similar``. Its entries are ids where ``item_ids`` (N,) are given; else whole numbers are row numbers, and anything else is
     looked up in the index of X.
     """
-    whole = isinstance(pairs, PairAnswers | ReadAnswers)
+    whole, chosen_by = isinstance(pairs, PairAnswers | ReadAnswers), None
     if whole or (similar is None and isinstance(pairs, pd.DataFrame)):
         given = {
             "similar": similar,
@@ -199,13 +208,13 @@ def as_answers(
                 "none",
                 "Pass similar (M,), or a PairAnswers or a table with the columns i, j, similar as the second argument.",
             )
-        pairs, similar, annotators, weights = table_columns(pairs, ids=item_ids is not None)
+        pairs, similar, annotators, weights, chosen_by = table_columns(pairs, ids=item_ids is not None)
     if item_ids is not None:
         ids = check_ids("item_ids", item_ids, n_items)
-        made = _checked(n_items, look_up(pairs, ids, "item_ids"), similar, annotators, weights, soft)
+        made = _checked(n_items, look_up(pairs, ids, "item_ids"), similar, annotators, weights, soft, chosen_by)
         return replace(made, item_ids=ids)
     rows, known = pair_rows(X, n_items, pairs)
-    return replace(_checked(n_items, rows, similar, annotators, weights, soft), item_ids=known)
+    return replace(_checked(n_items, rows, similar, annotators, weights, soft, chosen_by), item_ids=known)
 
 
 def pair_rows(X: Any, n_items: int, pairs: ArrayLike) -> tuple[Ints, NDArray[Any] | None]:
@@ -222,16 +231,24 @@ def pair_rows(X: Any, n_items: int, pairs: ArrayLike) -> tuple[Ints, NDArray[Any
 
 def table_columns(
     frame: pd.DataFrame, *, ids: bool
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[Any] | None]:
-    """Pairs (M, 2) of rows or ids, similar (M,) and, if known, annotators and weights (M,) of a table without an empty cell."""
-    known = {"i", "j", "similar", "annotator", "weight"}
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[Any] | None, NDArray[Any] | None]:
+    """Pairs (M, 2) of rows or ids, similar (M,) and, if known, annotators, weights and chosen_by (M,) of a table without an empty cell.
+
+    A column probability may stand beside chosen_by; it is not needed here.
+    """
+    known = {"i", "j", "similar", "annotator", "weight", "chosen_by"}
+    if "chosen_by" in frame.columns:
+        frame = frame.drop(columns="probability", errors="ignore")
     missing = [c for c in ("i", "j", "similar") if c not in frame.columns]
     unknown = [str(c) for c in frame.columns if c not in known]
     if missing or unknown:
         found = ", ".join(map(str, frame.columns)) or "none"
         hint = f"Add {', '.join(missing)}." if missing else f"Drop or rename {', '.join(unknown)}."
         raise PairDataError(
-            "pairs table", "the columns i, j, similar and optionally annotator and weight", f"the columns {found}", hint
+            "pairs table",
+            "the columns i, j, similar and optionally annotator, weight and chosen_by",
+            f"the columns {found}",
+            hint,
         )
     for column in frame.columns:
         if frame[column].isna().any():
@@ -248,8 +265,9 @@ def table_columns(
                 first_row(frame[column].isna().to_numpy()),
             )
     ends = frame[["i", "j"]].to_numpy(dtype=object if ids else None)
-    more = [frame[name].to_numpy() if name in frame.columns else None for name in ("annotator", "weight")]
-    return ends, frame["similar"].to_numpy(), more[0], more[1]
+    named = ("annotator", "weight", "chosen_by")
+    more = [frame[name].to_numpy() if name in frame.columns else None for name in named]
+    return ends, frame["similar"].to_numpy(), more[0], more[1], more[2]
 
 
 def _checked(
@@ -259,6 +277,7 @@ def _checked(
     annotators: ArrayLike | None,
     weights: ArrayLike | None,
     soft: bool,
+    chosen_by: ArrayLike | None,
 ) -> PairAnswers:
     """Answers about pairs (M, 2) of row numbers, those of an item with itself and those of weight 0 left out."""
     answers = as_array("similar", similar)
@@ -276,6 +295,7 @@ def _checked(
     degrees = check_soft(answers) if soft else None
     checked = check_similar(answers) if degrees is None else degrees >= 0.5
     counted = None if weights is None else check_weights(weights, len(index))
+    drawn = None if chosen_by is None else check_chosen_by(chosen_by, len(index))
     if not proper.all():
         logger.info("dropped %d pair(s) of an item with itself", int((~proper).sum()))
         if not proper.any():
@@ -301,4 +321,5 @@ def _checked(
         soft=None if degrees is None or np.isin(degrees[keep], (0, 1)).all() else degrees[keep],
         weight=None if counted is None or (counted[keep] == 1).all() else counted[keep],
         weightless=weightless,
+        random=None if drawn is None or drawn[keep].all() else drawn[keep],
     )

@@ -11,7 +11,7 @@ from pdcc.data.tables import Table, Unreadable, listed
 from pdcc.data.words import Scale, text_of
 from pdcc.errors import PairDataError
 
-# Names of columns, best first. What is called i, j, similar, annotator and weight is not a guess.
+# Names of columns, best first. What is called i, j, similar, annotator, weight and chosen_by is not a guess.
 ENDS = (
     ("i", "j"), ("left", "right"), ("item1", "item2"), ("item_1", "item_2"), ("id_l", "id_r"), ("id1", "id2"), ("id_1", "id_2"),
     ("left_id", "right_id"), ("id_left", "id_right"), ("item_a", "item_b"), ("id_a", "id_b"), ("a", "b"),
@@ -19,15 +19,17 @@ ENDS = (
 )  # fmt: skip
 ANSWERS = ("similar", "answer", "label", "judgment", "judgement", "same", "choice", "response", "clerical_match_score")
 ANNOTATORS = ("annotator", "worker", "rater", "user", "author", "annotator_id", "worker_id", "rater_id", "user_id")
-PARTS = ("i", "j", "similar", "annotator", "weight")
-KNOWN = frozenset({"task", "comment", "weight", *ANSWERS, *ANNOTATORS, *(name for pair in ENDS for name in pair)})
+PARTS = ("i", "j", "similar", "annotator", "weight", "chosen_by", "probability")
+KNOWN = frozenset(
+    {"task", "comment", "weight", "chosen_by", *ANSWERS, *ANNOTATORS, *(name for pair in ENDS for name in pair)}
+)
 # How splink joins the name of a data set and an id.
 JOINED = "-__-"
 
 
 @dataclass(frozen=True)
 class Rows:
-    """What was asked and said. parts: columns called i, j, similar and, if known, annotator and weight, cells as they were written.
+    """What was asked and said. parts: columns called i, j, similar and, if known, annotator, weight, chosen_by and probability, cells as they were written.
 
     rows: their numbers in the file. scale: what numbers among the answers mean; None: as the reader was told.
     """
@@ -69,13 +71,13 @@ def format_of(body: Table | Any) -> tuple[str, str]:
 
 
 def from_table(table: Table, columns: Mapping[str, str]) -> Rows:
-    """A table with a row for each answer; ``columns`` says which column is i, j, similar, annotator or weight, where that is no guess."""
+    """A table with a row for each answer; ``columns`` says which column is i, j, similar, annotator, weight or chosen_by, where that is no guess."""
     chosen = chosen_columns(table, columns)
     missing = [part for part in ("i", "j", "similar") if part not in chosen]
     if missing:
         raise PairDataError(
             "pairs table",
-            "the columns i, j, similar and optionally annotator and weight",
+            "the columns i, j, similar and optionally annotator, weight and chosen_by",
             f"the columns {listed(table.names) or 'none'}",
             f"Add {', '.join(missing)}, or say which columns they are: --columns i=left,j=right,similar=answer (columns=... in Python).",
         )
@@ -88,7 +90,7 @@ def from_table(table: Table, columns: Mapping[str, str]) -> Rows:
 
 
 def chosen_columns(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
-    """Which column is i, j, similar, annotator and weight: as told, or the first of the names they usually have."""
+    """Which column is i, j, similar, annotator, weight, chosen_by and, beside it, probability: as told, or the first of the names they usually have."""
     for part, name in columns.items():
         if name not in table.names:
             raise PairDataError(
@@ -104,11 +106,13 @@ def chosen_columns(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
     if not {"i", "j"} & set(columns):
         chosen |= {part: free[name] for part, name in zip(("i", "j"), ends, strict=False)}
     taken = set(chosen.values())
-    for part, names in (("similar", ANSWERS), ("annotator", ANNOTATORS), ("weight", ("weight",))):
+    for part, names in (("similar", ANSWERS), ("annotator", ANNOTATORS), *((name, (name,)) for name in PARTS[4:])):
         found = next((free[name] for name in names if name in free and free[name] not in taken), None)
         if part not in chosen and found is not None:
             chosen[part] = found
             taken.add(found)
+    if "chosen_by" not in chosen:  # a probability of its own may be of anything
+        chosen.pop("probability", None)
     return {part: chosen[part] for part in PARTS if part in chosen}
 
 

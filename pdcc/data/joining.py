@@ -47,6 +47,10 @@ def joined(earlier: PairData, added: PairAnswers) -> Joined:
         soft = np.r_[degree(earlier), degree(added)[keep]].astype(np.float32)
     if earlier.weight is not None or added.weight is not None:
         weight = np.r_[counts(earlier), counts(added)[keep]].astype(np.float32)
+    random = None
+    if earlier.random is not None or added.random is not None:
+        drawn = np.ones(len(new), dtype=bool) if added.random is None else added.random
+        random = np.r_[earlier.at_random(), drawn[keep]]
     data = replace(
         earlier,
         i=np.r_[earlier.i, added.i[keep]],
@@ -56,6 +60,7 @@ def joined(earlier: PairData, added: PairAnswers) -> Joined:
         annotator_names=names,
         soft=soft,
         weight=weight,
+        random=random,
         self_pairs=earlier.self_pairs + added.self_pairs,
         weightless=earlier.weightless + added.weightless,
     )

@@ -33,6 +33,7 @@ class PairData:
     self_pairs: how many pairs of an item with itself were dropped. feature_names: (d,) names of the columns, or None.
     soft: (M,) probabilities that a pair is similar where answers are not plain, else None; ``similar`` is then soft >= 0.5.
     weight: (M,) how much each answer counts where that differs, else None. weightless: how many of weight 0 were left out.
+    random: (M,) whether the pair was drawn at random, where some were suggested instead; else None.
 
     Examples:
         >>> from pdcc import PairData
@@ -53,6 +54,7 @@ class PairData:
     soft: Float32 | None = None
     weight: Float32 | None = None
     weightless: int = 0
+    random: Bools | None = None
 
     def __len__(self) -> int:
         return len(self.i)
@@ -79,7 +81,7 @@ class PairData:
         """Check and keep arrays: X (N, d); pairs (M, 2) row numbers, or ids where item_ids (N,) is given; similar (M,).
 
         Instead of pairs and similar, a ``PairAnswers``, what ``read_answers`` returns, or a table with the columns i, j, similar and
-        optionally annotator and weight. With ``soft``, similar are probabilities; weights (M,): how much each answer counts.
+        optionally annotator, weight and chosen_by. With ``soft``, similar are probabilities; weights (M,): how much each answer counts.
         Where X is a DataFrame, pairs of anything but whole numbers are looked up in its index. With ``any_shape`` items may have
         more dimensions, (N, ...): images, say, for a network that takes them. A fit needs answers of ``both_kinds``.
         """
@@ -106,7 +108,7 @@ class PairData:
     def from_frame(
         cls, X: Features, frame: pd.DataFrame, *, item_ids: Collection[Any] | None = None, soft: bool = False
     ) -> "PairData":
-        """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator and weight."""
+        """Like ``from_arrays``, from a table with the columns i, j, similar and optionally annotator, weight and chosen_by."""
         return cls.from_arrays(X, frame, item_ids=item_ids, soft=soft)
 
     @classmethod
@@ -133,6 +135,7 @@ class PairData:
             annotator=None if self.annotator is None else self.annotator[index],
             soft=None if self.soft is None else self.soft[index],
             weight=None if self.weight is None else self.weight[index],
+            random=None if self.random is None else self.random[index],
         )
 
     def plain(self) -> "PairData":
@@ -151,6 +154,10 @@ class PairData:
             if self.feature_names is None
             else pd.DataFrame(self.features, columns=list(self.feature_names))
         )
+
+    def at_random(self) -> Bools:
+        """Which of the pairs were drawn at random, (M,): all, where nobody says that some were not."""
+        return np.ones(len(self), dtype=bool) if self.random is None else self.random
 
     def recode(self, names: tuple[Any, ...]) -> "PairData":
         """The same pairs, annotators numbered as in ``names``; one who is not among them, or is not known, gets ``len(names)``."""

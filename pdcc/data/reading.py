@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pdcc.data.chosen import is_known
 from pdcc.data.formats import (
     KNOWN,
     PARTS,
@@ -38,7 +39,7 @@ MAX_PAIRS = 50_000
 class ReadAnswers:
     """Answers out of a file; ``fit`` takes it in the place of pairs and answers.
 
-    frame: columns i, j, similar and, if known, annotator and weight; similar is bool, or a probability where ``soft``. unsure: answers without
+    frame: columns i, j, similar and, if known, annotator, weight, chosen_by and probability; similar is bool, or a probability where ``soft``. unsure: answers without
     an opinion, with the row they had; with unsure="half" they are in the frame too. unreadable: rows that could not be read,
     and why. notes: sentences that say what was guessed or left out. n_rows: how many rows there were.
 
@@ -89,7 +90,7 @@ def read_answers(
     Args:
         format: "csv" (any table with a row for each answer), "dedupe" (training JSON), "splink" (labels), "durel" (judgments), "crowdkit"
             (task, worker, label), "labelstudio" (JSON or CSV export); "auto" recognises it.
-        columns: which columns are i, j, similar, annotator and weight: a mapping, or "i=left,j=right,similar=answer".
+        columns: which columns are i, j, similar, annotator, weight and chosen_by: a mapping, or "i=left,j=right,similar=answer".
         soft: take numbers as degrees, from 0 to 1 or grades from 1 to 4. unsure: "drop" leaves answers without an opinion out of the
             likelihood, "half" makes each a soft answer of 0.5.
         id_field: dedupe's: the field of the records that names the item (the id column's name will do). item_ids: (N,) what the items are called, to match names by how they
@@ -216,6 +217,8 @@ def _troubles(parts: dict[str, list[str]], said: dict[str, Said], found: Rows) -
             number = number_of(parts["weight"][k], comma=found.comma)
             if number is None or number < 0:
                 wrong.append(f"weight: {parts['weight'][k]!r:.60}, not a number of at least 0")
+        if "chosen_by" in parts and not is_known(parts["chosen_by"][k]):
+            wrong.append(f"chosen_by: {parts['chosen_by'][k]!r:.60}, neither random nor suggested")
         if wrong:
             out.append(Unreadable(row, "; ".join(wrong)))
     return out
@@ -252,7 +255,7 @@ def _error(path: Path, bad: list[Unreadable], n_rows: int, *, graded: bool) -> P
 def _frame(
     found: Rows, parts: dict[str, list[str]], said: dict[str, Said], good: list[int], item_ids: Collection[Any] | None
 ) -> pd.DataFrame:
-    """The rows ``good`` as a table: i, j, similar (a degree, nan for none) and, if known, annotator and weight."""
+    """The rows ``good`` as a table: i, j, similar (a degree, nan for none) and, if known, annotator, weight, chosen_by and probability."""
     raw = {name: [found.parts[name][k] for k in good] for name in found.parts}
     ends = as_named(raw["i"] + raw["j"], item_ids)
     degrees = np.array([said[parts["similar"][k]].degree for k in good], dtype=np.float64)
@@ -263,6 +266,11 @@ def _frame(
         # Only who has no opinion may leave the weight out: it is then the usual one.
         weights = [number_of(parts["weight"][k] or "1", comma=found.comma) for k in good]
         table["weight"] = np.array(weights, dtype=np.float64)
+    if "chosen_by" in raw:
+        table["chosen_by"] = [parts["chosen_by"][k].lower() for k in good]
+    if "probability" in raw:
+        chances = [number_of(parts["probability"][k], comma=found.comma) for k in good]
+        table["probability"] = np.array(chances, dtype=np.float64)  # nan where it is not known
     return pd.DataFrame(table)
 
 

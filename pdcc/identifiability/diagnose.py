@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import pandas as pd
 from pdcc.accuracy.estimate import Estimate, LabelReport, judge_labels
 from pdcc.accuracy.outlook import Outlook
 from pdcc.accuracy.trusted import Trusted, read_trusted, with_trusted
+from pdcc.accuracy.trusted_pairs import TrustedPairs, check_drawn, read_trusted_pairs, with_trusted_pairs
 from pdcc.arrays import Float64
 from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
@@ -48,7 +49,8 @@ class Diagnosis:
     accuracy: the share of labels that are right, up to renaming, with its 90 % interval; None where no claim is made, and then
     accuracy_reason says why. agreement: the share labelled as the annotators themselves would. items: item, label, probability, settled,
     set. clusters: purity, what each is confounded with, its purest items. verdicts: one of three words for every question, given a
-    ``target`` for shares. trusted: whether accuracy rests on trusted labels.
+    ``target`` for shares. trusted: whether accuracy rests on trusted labels or pairs; of pairs, purity is the share of items in their
+    cluster's largest class.
 
     The soft memberships: conditions, one for each that the theorems ask for; identified: how far other memberships give
     every answer the same probability. conditional: under a free confusion support holds only if the true memberships are scattered,
@@ -93,6 +95,7 @@ class Diagnosis:
     posterior_distance: float
     posterior_status: SampleStatus
     posterior_message: str
+    purity: Estimate = field(default_factory=Estimate)
 
     @property
     def overall(self) -> Overall:
@@ -137,6 +140,9 @@ class Diagnosis:
         }[question]()  # fmt: skip
 
     def _labels(self) -> str:
+        if self.purity:
+            low, high = (f"{100 * (v or 0.0):.0f}" for v in (self.accuracy.low, self.accuracy.high))
+            return f"between {low} and {high} % right, by the trusted pairs; about {self.purity} of the items are in their cluster's largest class."
         if self.accuracy:
             by = "by the trusted labels" if self.trusted else "as far as answers can tell"
             return f"about {self.accuracy} right, {by}."
@@ -181,7 +187,7 @@ class Diagnosis:
         ]
         body: dict[str, Any] = {
             "accuracy": asdict(self.accuracy), "accuracy_reason": self.accuracy_reason, "agreement": asdict(self.agreement),
-            "precision": asdict(self.precision), "recall": asdict(self.recall), "trusted": self.trusted,
+            "precision": asdict(self.precision), "recall": asdict(self.recall), "purity": asdict(self.purity), "trusted": self.trusted,
             "overall": self.overall, "verdicts": {str(q): str(v) for q, v in self.verdicts.items()},
             "answers": {str(q): self.answer(q) for q in Question}, "advice": self.advice,
             "outlook": None if self.outlook is None else _finite(asdict(self.outlook)),
@@ -240,7 +246,8 @@ def diagnose(
         fitted: ``fitted_`` of a VolMaxDCC or VanillaDCC.
         data: what it was fitted to.
         trusted: true classes of some items, drawn at random, as {item: class} or a table with the columns item and label: with
-            them the accuracy holds whatever is wrong with the answers.
+            them the accuracy holds whatever is wrong with the answers. Or a table of pairs i, j, similar that someone to trust answered,
+            drawn by ``draw_trusted``: bounds that hold as well, though wider.
         target: the accuracy, purity and share of settled items that would do.
         level: how sure a set of labels must be.
         quick: fewer fits to parts of the answers, draws and restarts, so wider intervals.
@@ -277,7 +284,12 @@ def diagnose(
             "pairs, similar: expected the answers that were fitted, in their order, found others. Pass what fit was given: answers that were fitted cannot serve as held out."
         )
     names = list(range(data.n_items)) if data.item_ids is None else data.item_ids.tolist()
-    known = None if trusted is None else read_trusted(trusted, names)
+    known: Trusted | TrustedPairs | None = None
+    if isinstance(trusted, pd.DataFrame) and not {"item", "label"} & set(trusted.columns):
+        known = read_trusted_pairs(trusted, names)
+        check_drawn(known, fitted.memberships(data.features).argmax(axis=1))
+    elif trusted is not None:
+        known = read_trusted(trusted, names)
     labels = judge_labels(fitted, data, level=level, target=target, quick=quick, seed=random_state, progress=progress)
     e = gather(
         fitted, data, draws=draws, n_restarts=n_restarts, eps=eps, work=work, seed=random_state, progress=progress
@@ -287,7 +299,12 @@ def diagnose(
 
 
 def put_together(
-    point: Float64, labels: LabelReport, e: Evidence, settings: Settings, names: list[Any], trusted: Trusted | None
+    point: Float64,
+    labels: LabelReport,
+    e: Evidence,
+    settings: Settings,
+    names: list[Any],
+    trusted: Trusted | TrustedPairs | None,
 ) -> Diagnosis:
     """Verdicts from what was measured."""
     rows = (
@@ -304,9 +321,14 @@ def put_together(
     memberships, score = judge_memberships(
         found, None if folds is None else folds + e.spread, settings.n_restarts, e.free
     )
-    accuracy, reason = labels.accuracy, labels.reason
-    if trusted is not None:
+    accuracy, reason, purity = labels.accuracy, labels.reason, Estimate()
+    precision, recall = labels.precision, labels.recall
+    if isinstance(trusted, Trusted):
         accuracy = with_trusted(point.argmax(axis=1), labels.items["probability"].to_numpy(), trusted)
+    elif trusted is not None:
+        by = with_trusted_pairs(point.argmax(axis=1), labels.beliefs, trusted)
+        accuracy, purity, precision, recall = by.accuracy, by.purity, by.precision, by.recall
+    if trusted is not None:
         reason = None
     checks = found[c.ConditionId.FUNCTION_CLASS], found[c.ConditionId.INDEPENDENCE]
     settled = float(labels.items["settled"].mean())
@@ -320,8 +342,9 @@ def put_together(
         Question.MODEL: three(all(v is c.HOLDS for v in checks), c.FAILS in checks),
     }  # fmt: skip
     return Diagnosis(
-        accuracy, reason, labels.agreement, labels.precision, labels.recall, labels.items, labels.clusters, labels.outlook,
+        accuracy, reason, labels.agreement, precision, recall, labels.items, labels.clusters, labels.outlook,
         trusted is not None, verdicts, e.free, score, rows, e.identified, settings, folds, e.spread, e.posterior.status, e.posterior.message,
+        purity,
     )  # fmt: skip
 
 

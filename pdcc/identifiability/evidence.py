@@ -36,7 +36,7 @@ class Evidence:
     draws: memberships (S, N, K) and agreement (S, K, K) of SVI draws; mean: their mean memberships, (N, K).
     spread: mean distance (membership MSE) of the draws from the fitted memberships.
     of_draws, of_prior, of_mean, of_averaged: scatter checks. alternatives: restarts that reach the objective.
-    held_out: probability and answer of every held-out pair, (H,) each. asked: fitted probability of every pair, (M,).
+    held_out: probability and answer of every held-out pair that was drawn at random, (H,) each. asked: fitted probability of every pair, (M,).
     """
 
     draws: Float32
@@ -69,6 +69,7 @@ def gather(
     """Draw, check and restart for a fit; arguments are those of ``diagnose``."""
     data = fitted.known(data)
     held = fitted.split.test(data)
+    held = None if held is None else held.subset(held.at_random())  # suggested ones are where a fit was least sure
     x, point = fitted.scaled(data.features), fitted.memberships(data.features)
 
     layer = last_layer_of(fitted.model, fitted.guide, data, x, prior_scale=None, regularised=True)

@@ -140,7 +140,7 @@ def finish(
     read: how the answers were read; what it says of them, and those that it set aside, are kept too.
     """
     parts = {"i": torch.as_tensor(data.i), "j": torch.as_tensor(data.j), "similar": torch.as_tensor(data.similar)}
-    more = {"annotator": data.annotator, "soft": data.soft, "weight": data.weight}
+    more = {"annotator": data.annotator, "soft": data.soft, "weight": data.weight, "random": data.random}
     parts |= {name: torch.as_tensor(part) for name, part in more.items() if part is not None}
     names = [plain_name(name) for name in data.annotator_names]  # numbers stay numbers, as the fit knows them
     files = {PAIRS: pack_state(parts, {"annotator_names": names})}
@@ -171,7 +171,8 @@ def read_data(run: Path, features: Path | None = None, *, same: bool = True) -> 
         check_features_file(path, digest)
     X, ids = read_features(path, id_column=id_column)
     stored, meta = load_state(answers)
-    more = {name: stored[name].numpy() if name in stored else None for name in ("annotator", "soft", "weight")}
+    optional = ("annotator", "soft", "weight", "random")
+    more = {name: stored[name].numpy() if name in stored else None for name in optional}
     # As they were fitted, codes of annotators included: the held-out annotators are drawn by their codes.
     return PairData(
         features=check_features(X),
@@ -181,6 +182,7 @@ def read_data(run: Path, features: Path | None = None, *, same: bool = True) -> 
         annotator=more["annotator"],
         soft=more["soft"],
         weight=more["weight"],
+        random=more["random"],
         annotator_names=tuple(float(a["float"]) if isinstance(a, dict) else a for a in meta["annotator_names"]),
         item_ids=ids,
         feature_names=column_names(X),

@@ -1,0 +1,151 @@
+"""Trusted answers about pairs: bounds that hold whatever is wrong with the other answers, and with the beliefs."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from helpers import make_blobs
+
+from pdcc import PairDataError, VolMaxDCC, metrics
+from pdcc.accuracy.trusted_pairs import (
+    TrustedPairs,
+    check_drawn,
+    draw_trusted,
+    most_split,
+    read_trusted_pairs,
+    with_trusted_pairs,
+)
+
+N, K, DRAWS = 1000, 5, 150
+
+
+def made(kind, rng):
+    """(classes, labels, beliefs), uneven classes; beliefs say how likely each label is right, or mislead."""
+    y = rng.choice(K, size=N, p=np.geomspace(1, 4, K) / np.geomspace(1, 4, K).sum())
+    p = np.clip(rng.beta(8, 1, size=N), 0.01, 0.99)
+    labels = np.where(rng.random(N) < p, y, (y + 1) % K)
+    if kind == "one class in two clusters":
+        labels = np.where((y == K - 1) & (rng.random(N) < 0.5), 0, labels)
+    if kind == "two classes in one cluster":
+        labels = np.where(labels == 1, 0, labels)
+    q = 1 - p if kind == "misleading" else p
+    beliefs = np.repeat(((1 - q) / (K - 1))[:, None], K, axis=1)
+    beliefs[np.arange(N), labels] = q
+    return y, labels, beliefs
+
+
+def truth(y, labels):
+    """Accuracy, purity, and precision and recall of pairs."""
+    counts = np.zeros((K, K))
+    np.add.at(counts, (labels, y), 1)
+    same = (counts * (counts - 1)).sum()
+    within, alike = ((n * (n - 1)).sum() for n in (counts.sum(axis=1), counts.sum(axis=0)))
+    return metrics.acc(y, labels), counts.max(axis=1).sum() / N, same / within, same / alike
+
+
+@pytest.mark.parametrize("kind", ["honest", "misleading", "one class in two clusters", "two classes in one cluster"])
+@pytest.mark.parametrize("uniform", [False, True])
+def test_intervals_hold_their_level(kind, uniform):
+    """Over 150 draws, three standard errors below 90 %; half within clusters, or uniform over all pairs."""
+    y, labels, beliefs = made(kind, np.random.default_rng(1))
+    held = np.zeros((DRAWS, 4), dtype=bool)
+    for seed in range(DRAWS):
+        if uniform:
+            rng = np.random.default_rng(seed)
+            i = rng.integers(N, size=300)
+            j = (i + rng.integers(1, N, size=300)) % N
+            asked = TrustedPairs(i, j, y[i] == y[j], np.ones(300))
+        else:
+            t = draw_trusted(labels, 100, random_state=seed)
+            i, j = t["i"].to_numpy(), t["j"].to_numpy()
+            asked = TrustedPairs(i, j, y[i] == y[j], t["probability"].to_numpy())
+        found = with_trusted_pairs(labels, beliefs, asked)
+        parts = (found.accuracy, found.purity, found.precision, found.recall)
+        held[seed] = [e.low <= t <= e.high for e, t in zip(parts, truth(y, labels), strict=True)]
+    assert (held.mean(axis=0) > 0.9 - 3 * np.sqrt(0.9 * 0.1 / DRAWS)).all()
+
+
+def test_good_beliefs_narrow_the_interval():
+    y, labels, beliefs = made("honest", np.random.default_rng(1))
+    widths = {}
+    for name, given in (("good", beliefs), ("none", np.full((N, K), 1 / K))):
+        each = []
+        for seed in range(40):
+            t = draw_trusted(labels, 200, random_state=seed)
+            i, j = t["i"].to_numpy(), t["j"].to_numpy()
+            found = with_trusted_pairs(
+                labels, given, TrustedPairs(i, j, y[i] == y[j], t["probability"].to_numpy())
+            ).precision
+            each.append(found.high - found.low)
+        widths[name] = np.mean(each)
+    assert widths["good"] < widths["none"]
+
+
+def test_accuracy_is_never_outside_what_exact_rates_allow():
+    """Many small tables of counts: Q - what may be split <= accuracy <= sqrt Q, at the true Q and e."""
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        counts = rng.poisson(rng.choice([0.3, 2.0, 20.0], size=(4, 4), p=[0.6, 0.2, 0.2]))
+        if counts.sum() < 2:
+            continue
+        y = np.concatenate([np.full(counts[k, c], c) for k in range(4) for c in range(4)])
+        labels = np.concatenate([np.full(counts[k, c], k) for k in range(4) for c in range(4)])
+        n, size = counts.sum(), counts.sum(axis=1)
+        q = (np.square(counts).sum(axis=1) / np.maximum(size, 1)).sum() / n
+        e = (np.square(counts.sum(axis=0)).sum() - np.square(counts).sum()) / n**2
+        accuracy = metrics.acc(y, labels)
+        assert q - most_split(q, e, size / n) - 1e-9 <= accuracy <= np.sqrt(q) + 1e-9
+
+
+def test_pairs_to_trust_are_drawn_as_they_say():
+    labels = np.repeat([0, 1, 2], [2, 60, 138])
+    t = pd.concat([draw_trusted(labels, 400, random_state=s) for s in range(40)])
+    within = labels[t["i"]] == labels[t["j"]]
+    assert within.mean() == 0.5
+    assert (t["i"] != t["j"]).all()
+    small = (labels[t["i"]] == 0)[within]
+    assert small.mean() == pytest.approx(2 / 200, abs=3 * np.sqrt(0.01 / within.sum()))
+    keys = pd.Series([frozenset(p) for p in t[within][["i", "j"]].to_numpy().tolist()])
+    # By its probability, a pair of the middle cluster is drawn so often.
+    rate = t[within][(labels[t[within]["i"]] == 1)]["probability"].iloc[0] * len(keys)
+    seen = keys[[labels[min(k)] == 1 for k in keys]].value_counts()
+    assert seen.sum() / (60 * 59 / 2) == pytest.approx(rate, rel=0.1)
+    with pytest.raises(ValueError, match="labels: expected two clusters"):
+        draw_trusted(np.zeros(10, dtype=int), 20)
+
+
+def test_bad_trusted_pairs_are_refused():
+    names = [f"item {n}" for n in range(50)]
+    good = pd.DataFrame({"i": names[:30], "j": names[1:31], "similar": [1, 0] * 15})
+    read = read_trusted_pairs(good, names)
+    assert read.i.tolist() == list(range(30))
+    assert read.similar.tolist() == [True, False] * 15
+    odd = [
+        good.drop(columns="similar"),
+        good.assign(i="nobody"),
+        good.assign(j=good["i"]),
+        good.assign(similar=None),
+        good.assign(probability=0.0),
+        good.assign(probability="often"),
+    ]
+    for table in odd:
+        with pytest.raises(PairDataError, match="trusted: expected"):
+            read_trusted_pairs(table, names)
+    with pytest.raises(PairDataError, match="at least 10 pairs within clusters"):
+        check_drawn(read, np.arange(50))
+
+
+def test_a_diagnosis_takes_trusted_pairs():
+    blobs = make_blobs(n=80, n_pairs=300, seed=0)
+    given = blobs.X, blobs.answers.pairs, blobs.answers.similar
+    est = VolMaxDCC(
+        3, hidden=(8,), epochs=1, scale="standard", confusion="none", volume=0.0, init="kmeans", random_state=0
+    ).fit(*given)
+    table = draw_trusted(est.labels_, 60)
+    table["similar"] = blobs.y[table["i"]] == blobs.y[table["j"]]
+    found = est.diagnose(*given, trusted=table, quick=True, draws=2, work=0.1)
+    assert found.trusted
+    assert found.accuracy.low <= metrics.acc(blobs.y, est.labels_) <= found.accuracy.high
+    assert "by the trusted pairs" in str(found)
+    assert found.to_dict()["purity"]["low"] == found.purity.low > 0.5
+    with pytest.raises(PairDataError, match="pairs within clusters"):
+        est.diagnose(*given, trusted=table[est.labels_[table["i"]] != est.labels_[table["j"]]], quick=True)
