@@ -35,7 +35,7 @@ class Usefulness:
     held_out, constant, kmeans: nats per held-out answer of the fit, of one rate for all pairs, of plain K-means; None where
     nothing was held out or no K-means was made. sizes: items per cluster. within, across: how often answers say "similar" of
     pairs within clusters, and across them. trouble: what is wrong, a sentence each; empty if nothing is. fell_back: why
-    something else was kept than what was trained first, or None.
+    something else was kept than what was trained first, or None. mixed: clusters that answers contradict, a sentence each.
     """
 
     held_out: float | None
@@ -46,6 +46,7 @@ class Usefulness:
     across: float
     trouble: tuple[str, ...]
     fell_back: str | None
+    mixed: tuple[str, ...] = ()
 
     @property
     def blind(self) -> bool:
@@ -104,7 +105,9 @@ class FitReport:
         return cls(**(body | parts))
 
     def __str__(self) -> str:
-        tried = "Nothing to do: it predicts better than doing nothing clever."
+        tried = (
+            "It predicts held-out answers better than one rate and than K-means do. How right the labels are: diagnose."
+        )
         if self.useful.trouble or self.useful.fell_back:
             tried = " ".join(self.useful.trouble) or str(self.useful.fell_back)
         elif self.useful.held_out is None:
@@ -115,6 +118,8 @@ class FitReport:
             )
         elif self.useful.doubtful:
             tried = "Answers contradict these clusters more often than people usually err: the features may not show what was asked about. Look at a few pairs before trusting more."
+        elif self.useful.mixed:
+            tried = " ".join(self.useful.mixed) + " Ask about items there, or fit again with another random_state."
         elif self.useful.kmeans is not None and self.useful.held_out > self.useful.kmeans:
             tried = "Plain K-means predicts held-out answers as well: ask more pairs before trusting more than it."
         return f"{self.start}; {self.chosen}: {self.reason}.\n{self.useful}\n{tried}"

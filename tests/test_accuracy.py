@@ -13,6 +13,7 @@ from pdcc.accuracy.folds import FoldFits, fold_fits
 from pdcc.accuracy.outlook import look_ahead
 from pdcc.accuracy.trusted import Trusted, matched, read_trusted, with_trusted
 from pdcc.annotators import answer_by_labels, answer_with_flips, draw_pairs, mistaken_labels
+from pdcc.auto.signals import mixed_clusters
 from pdcc.errors import PairDataError
 
 N, K = 900, 4
@@ -237,3 +238,22 @@ def test_labels_that_fits_believe_in_more_gain_what_was_wrong_and_lose_what_was_
         said = Read(np.array([0.97]), np.tile([belief, 1 - belief], (10, 1)), np.full(2, 0.85))
         assert said.of(labels) == pytest.approx(least)
         assert said.of(labels, 1.0) == pytest.approx(most)
+
+
+def test_a_cluster_that_answers_contradict_is_named():
+    """Two classes in one cluster: half of the answers within it say different, and the fit, its report and the diagnosis say so."""
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(4), 30)
+    pairs = rng.integers(120, size=(2000, 2))
+    pairs = pairs[pairs[:, 0] != pairs[:, 1]]
+    similar = (truth[pairs[:, 0]] == truth[pairs[:, 1]]) ^ (rng.random(len(pairs)) < 0.1)
+    data = PairData.from_arrays(np.zeros((120, 1)), pairs, similar)
+    merged = np.minimum(truth, 2)
+    (found,) = mixed_clusters(merged, data, 3)
+    assert (found.cluster, found.partner) == (2, None)
+    assert found.within == pytest.approx(0.5, abs=0.1)
+    assert "Cluster 2 may hold two classes" in str(found)
+    cut = np.where((truth == 3) & (np.arange(120) % 2 == 0), 2, truth)  # half of a class with another
+    assert [one.partner for one in mixed_clusters(cut, data, 4)] == [3]
+    assert mixed_clusters(truth, data, 4) == ()
+    assert mixed_clusters(np.zeros(120, dtype=int), data, 1) == ()  # nothing to compare with

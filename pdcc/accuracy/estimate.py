@@ -1,7 +1,7 @@
 """From beliefs to what people ask: how many labels are right, which items and clusters are settled, and what more answers would do."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,11 +13,12 @@ from pdcc.accuracy.dependence import Dependence, dependence
 from pdcc.accuracy.folds import fold_fits
 from pdcc.accuracy.outlook import Outlook, look_ahead
 from pdcc.arrays import Float64, Ints
+from pdcc.auto.signals import Mixed, mixed_clusters
 from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 
 # Fits to four fifths of the answers are nearest to the fit; those to fewer tell what answers are worth, and leave more of them to judge by.
-SHARES, QUICK = (0.8, 0.5, 0.25), (0.5,)
+SHARES, QUICK = (0.8, 0.5, 0.25), (2 / 3,)
 LEVEL = 0.9
 DEPENDENT = 0.05
 TOGETHER = "Answers about one item go wrong together, as when it is labelled once and labels are compared: they show how far the labels agree with what annotators have in mind, not whether that is right."
@@ -63,7 +64,7 @@ class LabelReport:
     why. agreement: there, the share of items labelled as annotators themselves would, whatever the truth is. precision, recall: of pairs in
     one cluster. items, clusters: one row each. beliefs: (N, K), of every item's class, or, where no
     claim is made, of what annotators have in mind. folds: (V, N, K), memberships of fits to most of
-    the answers.
+    the answers. mixed: clusters that answers contradict, half of which may be wrong.
     """
 
     accuracy: Estimate
@@ -77,6 +78,7 @@ class LabelReport:
     outlook: Outlook | None
     beliefs: Float64
     folds: Float64
+    mixed: tuple[Mixed, ...] = ()
 
 
 def judge_labels(
@@ -91,7 +93,7 @@ def judge_labels(
 ) -> LabelReport:
     """Fit again to parts of the answers, and let the rest say how right labels are.
 
-    level: how sure a set of labels must be; target: the accuracy that would do. quick: two more fits instead of nine.
+    level: how sure a set of labels must be; target: the accuracy that would do. quick: three more fits instead of nine.
 
     Suggested pairs were chosen for what earlier answers said. Given an item's class, and how sure the fits are of it, that changes no answer's
     probability, so all answers calibrate. But rates over pairs are then no longer those of all pairs, and items whose answers
@@ -120,6 +122,10 @@ def judge_labels(
     if reason is not None:
         found = Calibration(sets, exact=True)
     share, beliefs, at = _read(found, labels, seed)
+    mixed = mixed_clusters(labels, data, fitted.config.n_clusters)
+    if share.low is not None and mixed:  # of a cluster that holds two classes half may be wrong, and unseen
+        half = float(np.isin(labels, [one.cluster for one in mixed]).mean()) / 2
+        share = replace(share, low=max(0.0, share.low - half))
     accuracy, agreement = (share, Estimate()) if reason is None else (Estimate(), share)
     shares = [each.share for each in fits]
     losses = np.array([1 - one.right for one, _ in at])
@@ -130,7 +136,7 @@ def judge_labels(
     return LabelReport(
         accuracy, reason, agreement, precision, recall,
         _items(beliefs, labels, data, level), _clusters(drawn, labels, data, target),
-        depends, outlook, beliefs, fits[0].memberships,
+        depends, outlook, beliefs, fits[0].memberships, mixed,
     )  # fmt: skip
 
 
@@ -156,7 +162,9 @@ def _read(found: Calibration, labels: Ints, seed: int) -> tuple[Estimate, Float6
         gained = rng.random() if k else 0.0  # the cautious end is the estimate, and the interval holds all of it
         expected = float(np.clip(one.of(labels, gained), 1 / one.beliefs.shape[1], 1.0))
         # One fit is luckier than another, and N items are right as often as they are likely to be, give or take.
-        luck = np.hypot(one.others.std(ddof=1), np.sqrt(expected * (1 - expected) / N)) * rng.normal()
+        # How much fits differ is known from a few of them only: Student's t.
+        by_fit = one.others.std(ddof=1) * rng.standard_t(len(one.others) - 1)
+        luck = by_fit + np.sqrt(expected * (1 - expected) / N) * rng.normal()
         at.append((one, float(np.clip(expected + (luck if k else 0.0), 1 / one.beliefs.shape[1], 1.0))))
     estimate = Estimate.of(at[0][1], [a for _, a in at[1:]], step=1 / N)
     return estimate, sharpened(at[0][0].beliefs, labels, at[0][1]), at

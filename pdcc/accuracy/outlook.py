@@ -26,10 +26,15 @@ class Outlook:
     def __str__(self) -> str:
         first, last = min(self.accuracy), max(self.accuracy)
         course = f"with {first:,} answers {100 * self.accuracy[first]:.0f} %, with all {last:,} {100 * self.accuracy[last]:.0f} %"
-        if not math.isfinite(self.more) or self.more > FARTHEST * self.n_answers:
+        far = FARTHEST * self.n_answers
+        if self.goal == 1.0:
+            return f"More answers of this kind can hardly raise that, and would narrow the interval ({course})."
+        if self.interval[0] > far:
             return (
                 f"More answers of this kind will hardly help ({course}): ask other annotators, or find other features."
             )
+        if self.more > far:
+            return f"What more answers of this kind would bring is open ({course})."
         low, high = (f"{_round(m):,}" if m <= FARTHEST * self.n_answers else "far more" for m in self.interval)
         return f"About {_round(self.more):,} more answers of this kind ({low} to {high}) for {100 * self.goal:.0f} % ({course})."
 

@@ -4,7 +4,7 @@ import numpy as np
 from torch import Tensor
 
 from pdcc.arrays import Ints
-from pdcc.auto.signals import constant_nll, partition_nll, said_similar, standard_error
+from pdcc.auto.signals import constant_nll, mixed_clusters, partition_nll, said_similar, standard_error
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import Split
@@ -38,7 +38,10 @@ def look(
             )
     if (sizes == 0).any():
         trouble.append(f"{int((sizes == 0).sum())} of {len(sizes)} clusters are empty.")
-    return Usefulness(nll, constant, partition, tuple(int(n) for n in sizes), within, across, tuple(trouble), fell_back)
+    mixed = tuple(str(one) for one in mixed_clusters(labels, shown, F.shape[1]))
+    return Usefulness(
+        nll, constant, partition, tuple(int(n) for n in sizes), within, across, tuple(trouble), fell_back, mixed
+    )
 
 
 def as_fitted(

@@ -96,6 +96,7 @@ class Diagnosis:
     posterior_status: SampleStatus
     posterior_message: str
     purity: Estimate = field(default_factory=Estimate)
+    mixed: tuple[str, ...] = ()
 
     @property
     def overall(self) -> Overall:
@@ -159,6 +160,8 @@ class Diagnosis:
         n = int(table["settled"].sum())
         words = f"{n} of {len(table)} are settled (purity of {self.settings.target:.0%} or more)"
         open_ = table[~table["settled"] & table["purity"].notna()]
+        if self.mixed:
+            return f"{words}. {' '.join(self.mixed)}"
         if not len(open_):
             return f"{words}."
         worst = open_.iloc[int(open_["confounded_share"].to_numpy(dtype=np.float64).argmax())]
@@ -187,7 +190,7 @@ class Diagnosis:
         ]
         body: dict[str, Any] = {
             "accuracy": asdict(self.accuracy), "accuracy_reason": self.accuracy_reason, "agreement": asdict(self.agreement),
-            "precision": asdict(self.precision), "recall": asdict(self.recall), "purity": asdict(self.purity), "trusted": self.trusted,
+            "precision": asdict(self.precision), "recall": asdict(self.recall), "purity": asdict(self.purity), "trusted": self.trusted, "mixed": list(self.mixed),
             "overall": self.overall, "verdicts": {str(q): str(v) for q, v in self.verdicts.items()},
             "answers": {str(q): self.answer(q) for q in Question}, "advice": self.advice,
             "outlook": None if self.outlook is None else _finite(asdict(self.outlook)),
@@ -344,7 +347,7 @@ def put_together(
     return Diagnosis(
         accuracy, reason, labels.agreement, precision, recall, labels.items, labels.clusters, labels.outlook,
         trusted is not None, verdicts, e.free, score, rows, e.identified, settings, folds, e.spread, e.posterior.status, e.posterior.message,
-        purity,
+        purity, tuple(str(one) for one in labels.mixed),
     )  # fmt: skip
 
 
