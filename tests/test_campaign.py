@@ -17,7 +17,9 @@ from campaign.tally import Tally
 SHARES = {"inputs": 0.04, "files": 0.1, "processes": 0.02, "repeats": 0.02}
 
 
-@pytest.mark.parametrize("part", SHARES)
+@pytest.mark.parametrize(
+    "part", [part if part in ("inputs", "files") else pytest.param(part, marks=pytest.mark.slow) for part in SHARES]
+)
 def test_a_part_of_the_campaign_finds_no_fault(part):
     """Other attempts than those of the whole campaign: another seed."""
     command = [sys.executable, "-m", "campaign", "--seed", "1", "--part", part, "--share", str(SHARES[part])]

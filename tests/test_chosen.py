@@ -130,6 +130,7 @@ def judged(monkeypatch, data, F, fits):
     return judge_labels(fitted, data)
 
 
+@pytest.mark.slow
 def test_intervals_hold_after_five_rounds_of_suggestions(monkeypatch):
     """Six runs: three standard errors below 90 %, no dependence seen by random pairs, and errors of half an interval's width."""
     covered, misses, ps = [], [], []

@@ -66,6 +66,8 @@ def choose_n_clusters(
     )
     able = table.loc[table["eligible"], "n_clusters"]
     reason = f"Chose {value} clusters, the fewest that predict held-out answers within one standard error of the best ({able.min()} to {able.max()} do)."
+    if able.max() > 2 * value:
+        reason += " So these answers hardly tell how many there are: try several, and compare what held-out answers make of each."
     if value == values[-1]:
         reason += " It is the largest that was compared: try larger ones too."
     logger.info(reason)
