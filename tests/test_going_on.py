@@ -325,6 +325,21 @@ def test_bad_commands(words, match, made, capsys, monkeypatch, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
+def test_answers_without_annotators_beside_others_are_said(made, capsys, tmp_path):
+    """Before any fit: the second file is not there."""
+    more = pd.read_csv(made / "more.csv").rename(columns={"annotator": "rated_by"})
+    more.to_csv(tmp_path / "anonymous.csv", index=False)
+    words = ["fit", "--from", made / "run", "--add", tmp_path / "anonymous.csv", "--add", tmp_path / "nowhere.csv"]
+    assert pdcc(*words, "-o", tmp_path / "new") == 2
+    said = capsys.readouterr().err
+    assert "taken as by one annotator, 'unnamed'. Columns that are ignored: rated_by." in said
+    assert "--columns annotator=rated_by." in said
+    for named in (["--columns", "annotator=rated_by"], []):
+        more.rename(columns={} if named else {"rated_by": "who"}).to_csv(tmp_path / "anonymous.csv", index=False)
+        assert pdcc(*words, "-o", tmp_path / "new", *named) == 2
+        assert "unnamed" not in capsys.readouterr().err
+
+
 def test_the_earlier_run_is_not_replaced(made, capsys):
     assert pdcc("-q", "fit", "--from", made / "run", "--add", made / "more.csv", "-o", made / "run", "--overwrite") == 2
     assert "another directory than that of --from" in capsys.readouterr().err

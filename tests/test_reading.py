@@ -136,13 +136,15 @@ def test_columns_are_guessed_and_said_or_told(tmp_path):
     read = read_answers(path)
     assert read.frame.similar.tolist() == [True, False]
     assert read.notes == (
-        "Columns: i is 'A', j is 'B', similar is 'judgment'.",
-        "Columns that are ignored: verdict, who, time.",
+        "Columns: i is 'A', j is 'B', similar is 'judgment', annotator is 'who'.",
+        "Columns that are ignored: verdict, time.",
     )
-    for columns in ("similar=verdict,annotator=who", {"similar": "verdict", "annotator": "who"}):
+    assert read.ignored == ("verdict", "time")
+    assert read.frame.annotator.tolist() == ["u", "v"]
+    for columns in ("similar=verdict,annotator=time", {"similar": "verdict", "annotator": "time"}):
         read = read_answers(path, columns=columns)
         assert read.frame.similar.tolist() == [False, True]
-        assert read.frame.annotator.tolist() == ["u", "v"]
+        assert read.frame.annotator.tolist() == [9, 9]
     assert triples(read_answers(path, columns="i=B,j=A"))[0] == (1, 0, True)
     for columns, words in {
         "similar=nope": r"columns: .*'nope', which is not among A, B",
@@ -233,7 +235,7 @@ def test_unknown_items_are_named_with_their_row_in_the_file(tmp_path):
     with pytest.raises(PairDataError, match=words) as error:
         PairData.from_arrays(np.eye(3), read, item_ids=["a", "b", "c"])
     assert error.value.row == 4
-    with pytest.raises(PairDataError, match="item_ids: .*None") as error:
+    with pytest.raises(PairDataError, match=r"item_ids: .*None") as error:
         PairData.from_arrays(np.eye(3), read, item_ids=["a", "b", None])
     assert error.value.row == 2
     numbers = read_answers(written(tmp_path / "n.csv", "i,j,similar\n0,1,unsure\n0,2,yes\n0,9,no\n"))

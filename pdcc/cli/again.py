@@ -73,6 +73,8 @@ def go_on(
         read = read_answers(file, item_ids=old.item_ids, random_state=options["random_state"], **how)
         for note in read.notes:
             logger.info(note)
+        if data.annotator is not None and "annotator" not in read.frame:
+            _warn_unnamed(file, read.ignored)
         found = joined(data, as_answers(old.given(), old.n_items, read, item_ids=old.item_ids))
         if found.n_known:
             logger.info("%s: holds the %d answers so far too; they count once.", file, found.n_known)
@@ -98,6 +100,18 @@ def go_on(
     if accuracy:
         say(_accuracy([(before, old), (estimator.fitted_, data)]))
     say(f"{estimator.message_}\nRun kept in {output}; {earlier} is as it was.")
+
+
+def _warn_unnamed(file: Path, ignored: tuple[str, ...]) -> None:
+    """Say that answers are taken as one unknown annotator's, where those of the earlier run are not."""
+    from pdcc.data.joining import UNNAMED
+    from pdcc.data.tables import listed
+
+    columns = f" Columns that are ignored: {listed(ignored)}." if ignored else ""
+    logger.warning(
+        "%s: it does not say who gave the answers, as those so far do: all of them are taken as by one annotator, %r.%s If a column names the annotators, say so: --columns annotator=%s.",
+        file, UNNAMED, columns, ignored[0] if len(ignored) == 1 else "NAME",
+    )  # fmt: skip
 
 
 def _all_read(earlier: dict[str, Any] | None, reads: "list[ReadAnswers]") -> "ReadAnswers":

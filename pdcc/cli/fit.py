@@ -56,7 +56,7 @@ def fit(
     ] = "auto",
     columns: Annotated[
         str | None,
-        typer.Option(help="Which columns of PAIRS are which: i=left,j=right,similar=answer,annotator=who,weight=w."),
+        typer.Option(help="Which columns of PAIRS are which: i=left,j=right,similar=answer,annotator=by,weight=w."),
     ] = None,
     soft: Annotated[
         bool, typer.Option("--soft", help="Take numbers as degrees: probabilities from 0 to 1, or grades from 1 to 4.")

@@ -43,7 +43,7 @@ class ReadAnswers:
     frame: columns i, j, similar and, if known, annotator, weight, chosen_by and probability; similar is bool, or a probability where ``soft``. unsure: answers without
     an opinion, with the row they had; with unsure="half" they are in the frame too. unreadable: rows that could not be read,
     and why. notes: sentences that say what was guessed or left out. n_rows: how many rows there were. rows: the row of each answer of the
-    frame, counted as those are.
+    frame, counted as those are. ignored: columns that were not read.
 
     Examples:
         >>> import pathlib, tempfile
@@ -67,6 +67,7 @@ class ReadAnswers:
     soft: bool
     n_rows: int
     rows: Ints
+    ignored: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         counts = (
@@ -156,8 +157,8 @@ def read_answers(
     listing = pd.DataFrame({"row": [one.row for one in bad], "found": [one.found for one in bad]})
     rows = frame["row"].to_numpy(dtype=np.int64)[taken]
     return ReadAnswers(
-        kept.reset_index(drop=True), aside.reset_index(drop=True), listing, tuple(notes), kind, by_degrees, n_rows, rows
-    )
+        kept.reset_index(drop=True), aside.reset_index(drop=True), listing, tuple(notes), kind, by_degrees, n_rows, rows, found.ignored
+    )  # fmt: skip
 
 
 def named_columns(columns: Mapping[str, str] | str | None) -> dict[str, str]:
