@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pdcc.cli.app import say
 
 if TYPE_CHECKING:
+    from pdcc.auto.again import Changes
     from pdcc.data.pairs import PairData
     from pdcc.data.reading import ReadAnswers
     from pdcc.fitted import Fitted
@@ -97,8 +98,8 @@ def go_on(
         runs.finish(output, *estimator.described(), data, plan, options, read=whole)
     say(str(estimator.report_))
     say(str(estimator.changes_))
-    if accuracy:
-        say(_accuracy([(before, old), (estimator.fitted_, data)]))
+    if accuracy and estimator.changes_ is not None:
+        say(_accuracy((before, old), (estimator.fitted_, data), estimator.changes_))
     say(f"{estimator.message_}\nRun kept in {output}; {earlier} is as it was.")
 
 
@@ -130,10 +131,15 @@ def _all_read(earlier: dict[str, Any] | None, reads: "list[ReadAnswers]") -> "Re
     return replace(reads[-1], notes=tuple(notes), n_rows=rows, **parts)
 
 
-def _accuracy(fits: "list[tuple[Fitted, PairData]]") -> str:
-    """The quick estimate of right labels before and after."""
+def _accuracy(earlier: "tuple[Fitted, PairData]", now: "tuple[Fitted, PairData]", changes: "Changes") -> str:
+    """The quick estimate of right labels before and after; where the labels are the same, one: two would seem to differ in accuracy."""
     from pdcc.accuracy.estimate import judge_labels
 
-    found = [judge_labels(fitted, data, quick=True, progress=sys.stderr.isatty()) for fitted, data in fits]
+    same = not len(changes.moved) and not changes.n_new_items
+    found = [
+        judge_labels(fitted, data, quick=True, progress=sys.stderr.isatty())
+        for fitted, data in ([now] if same else [earlier, now])
+    ]
     words = [str(one.accuracy) if one.accuracy else f"no claim ({one.reason})" for one in found]
-    return f"Labels that are right, by a quick estimate: {words[0]} before, {words[1]} now."
+    told = f"the same labels, now judged by more answers: {words[0]}" if same else f"{words[0]} before, {words[-1]} now"
+    return f"Labels that are right, by a quick estimate: {told}."
