@@ -7,29 +7,11 @@ from typing import Any
 import numpy as np
 
 from pdcc.arrays import Ints
+from pdcc.data.dialect import ANNOTATORS, ANSWERS, ENDS
 from pdcc.data.tables import Table, Unreadable, listed
 from pdcc.data.words import Scale, text_of
 from pdcc.errors import PairDataError
 
-# Names of columns, best first. What is called i, j, similar, annotator, weight and chosen_by is not a guess.
-ENDS = (
-    ("i", "j"), ("left", "right"), ("item1", "item2"), ("item_1", "item_2"), ("id_l", "id_r"), ("id1", "id2"), ("id_1", "id_2"),
-    ("left_id", "right_id"), ("id_left", "id_right"), ("item_a", "item_b"), ("id_a", "id_b"), ("a", "b"),
-    ("identifier1", "identifier2"), ("unique_id_l", "unique_id_r"),
-)  # fmt: skip
-ANSWERS = ("similar", "answer", "label", "judgment", "judgement", "same", "choice", "response", "clerical_match_score")
-ANNOTATORS = (
-    "annotator",
-    "worker",
-    "rater",
-    "user",
-    "author",
-    "who",
-    "annotator_id",
-    "worker_id",
-    "rater_id",
-    "user_id",
-)
 PARTS = ("i", "j", "similar", "annotator", "weight", "chosen_by", "probability")
 KNOWN = frozenset(
     {"task", "comment", "weight", "chosen_by", *ANSWERS, *ANNOTATORS, *(name for pair in ENDS for name in pair)}
