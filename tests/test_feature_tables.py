@@ -10,6 +10,7 @@ from helpers import pdcc, written
 from pdcc import PairData, PairDataError
 from pdcc.data.io import read_features, read_table
 from pdcc.data.item_tables import read_item_table
+from pdcc.validation import check_features
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
@@ -74,3 +75,31 @@ def test_features_that_are_called_as_answers_are_features(tmp_path):
     assert PairData.read(path, answers).feature_names == ("left", "right", "label")
     with pytest.raises(PairDataError, match="maybe"):
         PairData.read(path, written(Path(answers), "i,j,similar\n0,1,yes\n1,2,maybe\n"))
+
+
+def test_columns_that_are_not_numbers_are_named_together(tmp_path, capsys):
+    path = written(tmp_path / "x.csv", "width,city,height,colour\n1,Rome,2,\n2,Oslo,?,red\n3,Oslo,4,blue\n")
+    answers = written(tmp_path / "answers.csv", "i,j,similar\n0,1,yes\n1,2,no\n")
+    words = (
+        r"3 columns that are not: 'city' \('Rome'\), 'height' \('\?'\), 'colour' \('red'\) \(first at row 0.*Drop them"
+    )
+    with pytest.raises(PairDataError, match=words):
+        check_features(pd.read_csv(path))
+    assert pdcc("-q", "fit", path, answers, "-k", 2, "-o", tmp_path / "run") == 2
+    assert "'city' ('Rome'), " in capsys.readouterr().err
+    days = pd.DataFrame({"x": [1.0, 2.0], "day": pd.to_datetime(["2020-01-01", "2020-01-02"])})
+    with pytest.raises(PairDataError, match="1 column that is not: 'day'"):
+        check_features(days)
+    many = pd.DataFrame([["a"] * 23], columns=[f"c{k}" for k in range(23)])
+    with pytest.raises(PairDataError, match=r"23 columns .*'c19' \('a'\) and 3 more"):
+        check_features(many)
+
+
+def test_a_missing_value_is_named_by_column_and_row():
+    table = pd.DataFrame({"a": [1.0, 2, 3], "b": [1, np.nan, np.nan], "c": pd.array([1, 2, None], dtype="Int64")})
+    with pytest.raises(PairDataError, match=r"NaN, .* in 2 row\(s\), .* 'b' \(row 1\), 'c' \(row 2\)") as error:
+        check_features(table)
+    assert error.value.row == 1
+    kinds = {"object": [1, 2.5, True], "bool": [True, False, True], "Int64": pd.array([1, 2, 3], dtype="Int64")}
+    found = check_features(pd.DataFrame(kinds).astype({"object": object}))
+    np.testing.assert_array_equal(found, [[1, 1, 1], [2.5, 0, 2], [1, 1, 3]])
