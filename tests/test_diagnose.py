@@ -319,7 +319,7 @@ def test_the_command_needs_only_the_run(tmp_path, capsys):
     assert "item <" in anchors["evidence"]["purest of cluster 0"]
     listed = tmp_path / "items.csv"
     few = tmp_path / "trusted.csv"
-    pd.DataFrame({"item": names[:40], "label": ["a", "b"] * 20}).to_csv(few, index=False)
+    pd.DataFrame({"name": names[:40], "class": ["a", "b"] * 20}).to_csv(few, index=False)
     assert pdcc("-q", "diagnose", run, "--quick", "--items", listed, "--trusted", few) == 0
     assert "by the trusted labels" in capsys.readouterr().out
     table = pd.read_csv(listed)
