@@ -21,7 +21,10 @@ def diagnose(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write, besides the text.")] = None,
     items: Annotated[
         Path | None,
-        typer.Option(help="CSV to write: every item's label, probability, whether it is settled, and label set."),
+        typer.Option(
+            metavar="SETTLED.CSV",
+            help="CSV to write (not, as elsewhere, to read): every item's label, probability, whether it is settled, and label set.",
+        ),
     ] = None,
     trusted: Annotated[
         Path | None,
@@ -47,7 +50,7 @@ def diagnose(
 ) -> None:
     """Say how right the labels of RUN are, what is settled, and what more answers would do.
 
-    Example: pdcc diagnose run -o diagnosis.json --items items.csv
+    Example: pdcc diagnose run -o diagnosis.json --items settled.csv
     """
     import json
 
@@ -68,6 +71,8 @@ def diagnose(
     read += [] if trusted is None else [trusted]
     target_file = None if output is None else check_output(output, read)
     items_file = None if items is None else check_output(items, read if output is None else [*read, output])
+    if items_file is not None:
+        _check_own(items_file)
     data = runs.read_data(run, features)
     found = run_diagnosis(
         estimator.fitted_, data, trusted=None if trusted is None else _known(trusted, id_column), target=target, level=level,
@@ -82,6 +87,25 @@ def diagnose(
         say(f"\nEvery item's label, its probability and label set are in {items}.")
     if strict is not None and found.verdicts[Question(strict)] != "supported":
         raise typer.Exit(1)
+
+
+def _check_own(path: Path) -> None:
+    """Refuse to replace a file that this option did not write: elsewhere, --items names a table of texts and images."""
+    from pdcc.accuracy.estimate import ITEM_COLUMNS
+    from pdcc.errors import PairDataError
+
+    if not path.exists():
+        return
+    header = ",".join(ITEM_COLUMNS)
+    with path.open("rb") as file:
+        first = file.readline(len(header) + 2)
+    if first and first.decode("latin-1").rstrip("\r\n") != header:
+        raise PairDataError(
+            "--items",
+            f"a new file, or one that it wrote before ({header})",
+            f"{path.name}, which is another",
+            "In pdcc diagnose it is written, not read: choose another name, such as settled.csv.",
+        )
 
 
 def _known(path: Path, id_column: str | None) -> "pd.DataFrame":
