@@ -67,7 +67,7 @@ class ReadAnswers:
     soft: bool
     n_rows: int
     rows: Ints
-    ignored: tuple[str, ...] = ()
+    ignored: tuple[str, ...]
 
     def __str__(self) -> str:
         counts = (
