@@ -21,6 +21,10 @@ class PairDataError(ValueError):
         super().__init__(f"{argument}: expected {expected}, found {found}{where}. {fix}")
         self.argument, self.row = argument, row
 
+    def at(self, row: int) -> "PairDataError":
+        """The same error with its row numbered as the user has it."""
+        return type(self)(*self._parts[:4], row)
+
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._parts  # so that it survives the trip from a worker process
 

@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
@@ -13,6 +14,7 @@ from scipy.sparse import issparse
 from pdcc.arrays import Bools, Float64, Floats, Ints, RandomState, as_array, first_row
 from pdcc.dense import densified
 from pdcc.errors import PairDataError
+from pdcc.frames import check_frame
 
 # Restarts and K-means tries add to the seed, and numpy takes 32 bits.
 LARGEST_SEED = 2**31 - 1
@@ -32,6 +34,8 @@ def check_features(
     name = "X"
     if issparse(X):
         X = densified(X)
+    if isinstance(X, pd.DataFrame):
+        check_frame(X)
     array = as_array(name, X)
     if array.ndim != 2 and not (any_shape and array.ndim > 2):
         raise PairDataError(

@@ -136,9 +136,10 @@ def test_bad_trusted_labels_are_refused():
     names = [f"item {n}" for n in range(50)]
     good = pd.DataFrame({"item": names[:30], "label": list("abc") * 10})
     assert read_trusted(good, names).rows.tolist() == list(range(30))
+    assert read_trusted(good.rename(columns={"label": "class"}), names).rows.tolist() == list(range(30))
     assert read_trusted(dict(enumerate("ab" * 15)), list(range(50))).classes.tolist() == [0, 1] * 15
     odd = [
-        good.rename(columns={"label": "class"}),
+        good.rename(columns={"label": "kind"}),
         good.assign(item="nobody"),
         pd.concat([good, good]),
         good.assign(label=None),

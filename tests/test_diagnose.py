@@ -317,9 +317,15 @@ def test_the_command_needs_only_the_run(tmp_path, capsys):
     assert body["answers"]["labels"] in text
     anchors = next(row for row in body["conditions"] if row["id"] == "anchors")
     assert "item <" in anchors["evidence"]["purest of cluster 0"]
-    listed = tmp_path / "items.csv"
+    listed = tmp_path / "settled.csv"
+    texts = "item,text\n0,mine\n"
+    listed.write_text(texts)
+    assert pdcc("-q", "diagnose", run, "--quick", "--items", listed) == 2
+    assert "--items: expected a new file, or one that it wrote before" in capsys.readouterr().err
+    assert listed.read_text() == texts
+    listed.write_text("item,label,probability,settled,set\nold,0,1.0,True,{0}\n")
     few = tmp_path / "trusted.csv"
-    pd.DataFrame({"item": names[:40], "label": ["a", "b"] * 20}).to_csv(few, index=False)
+    pd.DataFrame({"name": names[:40], "class": ["a", "b"] * 20}).to_csv(few, index=False)
     assert pdcc("-q", "diagnose", run, "--quick", "--items", listed, "--trusted", few) == 0
     assert "by the trusted labels" in capsys.readouterr().out
     table = pd.read_csv(listed)

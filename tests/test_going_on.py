@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from helpers import make_blobs, pdcc
 from pdcc import PairAnswers, PairData, VolMaxDCC
 from pdcc.auto import again
 from pdcc.auto.again import _put_back
+from pdcc.cli.again import _accuracy
 from pdcc.data.joining import UNNAMED, joined
 from pdcc.data.splits import HeldOut, Split, extended, hold_out
 from pdcc.errors import PairDataError
@@ -236,7 +238,7 @@ def test_the_command_goes_on(made, capsys, tmp_path):
     assert f"{n_added} answers were added to 200, about 60 items." in said.out
     assert " labels moved" in said.out
     assert "Labels that are right, by a quick estimate: " in said.out
-    assert " before, " in said.out
+    assert " before, " in said.out or "the same labels, now judged by more answers" in said.out
     assert "from an earlier fit; confusion pooled, volume 0," in said.out
     assert (made / "run" / "run.json").read_bytes() == before
     data = runs.read_data(tmp_path / "run2")
@@ -323,6 +325,38 @@ def test_bad_commands(words, match, made, capsys, monkeypatch, tmp_path):
     err = capsys.readouterr().err
     assert pd.Series([err]).str.contains(match, regex="|" in match).all(), err
     assert not (tmp_path / "new").exists()
+
+
+def test_labels_that_stayed_get_one_estimate(monkeypatch):
+    judged = []
+
+    def judge(fitted, data, **options):
+        judged.append(fitted)
+        return SimpleNamespace(accuracy=f"{fitted} %", reason="")
+
+    monkeypatch.setattr("pdcc.accuracy.estimate.judge_labels", judge)
+    labels = np.array([0, 1, 1])
+    stayed = again.Changes(4, 2, 3, 0, labels, labels, None, None)
+    said = _accuracy((70, None), (80, None), stayed)
+    assert said.endswith("estimate: the same labels, now judged by more answers: 80 %.")
+    assert judged == [80]
+    for changes in (replace(stayed, after=labels[::-1]), replace(stayed, n_new_items=1)):
+        assert _accuracy((70, None), (80, None), changes).endswith("estimate: 70 % before, 80 % now.")
+
+
+def test_answers_without_annotators_beside_others_are_said(made, capsys, tmp_path):
+    """Before any fit: the second file is not there."""
+    more = pd.read_csv(made / "more.csv").rename(columns={"annotator": "rated_by"})
+    more.to_csv(tmp_path / "anonymous.csv", index=False)
+    words = ["fit", "--from", made / "run", "--add", tmp_path / "anonymous.csv", "--add", tmp_path / "nowhere.csv"]
+    assert pdcc(*words, "-o", tmp_path / "new") == 2
+    said = capsys.readouterr().err
+    assert "taken as by one annotator, 'unnamed'. Columns that are ignored: rated_by." in said
+    assert "--columns annotator=rated_by." in said
+    for named in (["--columns", "annotator=rated_by"], []):
+        more.rename(columns={} if named else {"rated_by": "who"}).to_csv(tmp_path / "anonymous.csv", index=False)
+        assert pdcc(*words, "-o", tmp_path / "new", *named) == 2
+        assert "unnamed" not in capsys.readouterr().err
 
 
 def test_the_earlier_run_is_not_replaced(made, capsys):

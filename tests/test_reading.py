@@ -136,13 +136,15 @@ def test_columns_are_guessed_and_said_or_told(tmp_path):
     read = read_answers(path)
     assert read.frame.similar.tolist() == [True, False]
     assert read.notes == (
-        "Columns: i is 'A', j is 'B', similar is 'judgment'.",
-        "Columns that are ignored: verdict, who, time.",
+        "Columns: i is 'A', j is 'B', similar is 'judgment', annotator is 'who'.",
+        "Columns that are ignored: verdict, time.",
     )
-    for columns in ("similar=verdict,annotator=who", {"similar": "verdict", "annotator": "who"}):
+    assert read.ignored == ("verdict", "time")
+    assert read.frame.annotator.tolist() == ["u", "v"]
+    for columns in ("similar=verdict,annotator=time", {"similar": "verdict", "annotator": "time"}):
         read = read_answers(path, columns=columns)
         assert read.frame.similar.tolist() == [False, True]
-        assert read.frame.annotator.tolist() == ["u", "v"]
+        assert read.frame.annotator.tolist() == [9, 9]
     assert triples(read_answers(path, columns="i=B,j=A"))[0] == (1, 0, True)
     for columns, words in {
         "similar=nope": r"columns: .*'nope', which is not among A, B",
@@ -221,6 +223,24 @@ def test_items_are_matched_by_how_they_are_written(tmp_path):
     features.to_csv(tmp_path / "x.csv", index=False)
     path = written(tmp_path / "b.csv", "i,j,similar\n17,18,1\n18,17,0\n")
     assert PairData.read(tmp_path / "x.csv", path, id_column="id").i.tolist() == [1, 2]
+
+
+def test_unknown_items_are_named_with_their_row_in_the_file(tmp_path):
+    """Rows that were set aside before them count; five names are shown; an id that is missing counts items, not answers."""
+    rows = ["a,b,yes", "a,c,unsure", "b,c,maybe", "b,c,no", *(f"a,x{n},no" for n in range(7)), "x0,b,yes"]
+    path = written(tmp_path / "a.csv", "i,j,similar\n" + "\n".join(rows))
+    read = read_answers(path, item_ids=["a", "b", "c"], skip_unreadable=True)
+    assert read.rows.tolist() == [0, *range(3, 12)]
+    words = r"in the table of features, found 'x0', 'x1', 'x2', 'x3', 'x4' and 2 more, which do not \(first at row 4,"
+    with pytest.raises(PairDataError, match=words) as error:
+        PairData.from_arrays(np.eye(3), read, item_ids=["a", "b", "c"])
+    assert error.value.row == 4
+    with pytest.raises(PairDataError, match=r"item_ids: .*None") as error:
+        PairData.from_arrays(np.eye(3), read, item_ids=["a", "b", None])
+    assert error.value.row == 2
+    numbers = read_answers(written(tmp_path / "n.csv", "i,j,similar\n0,1,unsure\n0,2,yes\n0,9,no\n"))
+    with pytest.raises(PairDataError, match=r"found \[0, 9\] \(first at row 2,"):
+        PairData.from_arrays(np.eye(3), numbers)
 
 
 def test_read_answers_are_taken_by_fit_and_split(tmp_path, noisy_blobs):

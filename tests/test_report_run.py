@@ -114,7 +114,7 @@ def test_what_to_ask_and_whom_to_trust_is_computed(noisy_blobs):
 
 
 def test_the_command_writes_a_page(files, diagnosed, capsys):
-    (files / "items.csv").write_text('item,text\n<i>7,"=cmd, <script>"\n<i>8,second\nother,unknown\n')
+    (files / "items.csv").write_text('name,text\n<i>7,"=cmd, <script>"\n<i>8,second\nother,unknown\n')
     picture(files / "<i>7.png", size=20)
     arguments = ["report", str(files / "run"), "-o", str(files / "out.html"), "--items", str(files / "items.csv"), "--images", str(files), "--quick"]  # fmt: skip
     with pytest.raises(SystemExit) as stop:
@@ -177,6 +177,8 @@ def test_texts_and_images_are_found(tmp_path):
     picture(tmp_path.parent / "c.png")
     named = read_looks(NAMES, tmp_path / "items.csv", tmp_path)
     assert named == Looks({1: "NA"}, {1: tmp_path / "javascript:alert(1).png"})
+    (tmp_path / "named.csv").write_text("name,text\nb,second\n")
+    assert read_looks(NAMES, tmp_path / "named.csv", None, id_column="name") == Looks({1: "second"}, {})
     # By the items' own names; one that leads out of the folder finds nothing.
     assert read_looks(NAMES, None, tmp_path) == Looks({}, {0: tmp_path / "a.JPG"})
     with pytest.raises(PairDataError, match="found none of any item"):

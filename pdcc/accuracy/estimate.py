@@ -19,6 +19,8 @@ from pdcc.fitted import Fitted
 
 # Fits to four fifths of the answers are nearest to the fit; those to fewer tell what answers are worth, and leave more of them to judge by.
 SHARES, QUICK = (0.8, 0.5, 0.25), (2 / 3,)
+# Of the table of items, which is known by them where it is a file.
+ITEM_COLUMNS = ("item", "label", "probability", "settled", "set")
 LEVEL = 0.9
 DEPENDENT = 0.05
 TOGETHER = "Answers about one item go wrong together, as when it is labelled once and labels are compared: they show how far the labels agree with what annotators have in mind, not whether that is right."
@@ -220,9 +222,8 @@ def _items(beliefs: Float64, labels: Ints, data: PairData, level: float) -> pd.D
     words = ["open" if len(s) > min(MOST_LABELS, K - 1) else "{" + ", ".join(map(str, sorted(s))) + "}" for s in sets]
     settled = [s == [k] for s, k in zip(sets, labels.tolist(), strict=True)]
     probability = np.take_along_axis(beliefs, labels[:, None], 1)[:, 0]
-    return pd.DataFrame(
-        {"item": _names(data), "label": labels, "probability": probability, "settled": settled, "set": words}
-    )
+    columns = (_names(data), labels, probability, settled, words)
+    return pd.DataFrame(dict(zip(ITEM_COLUMNS, columns, strict=True)))
 
 
 def _clusters(drawn: list[Float64], labels: Ints, data: PairData, target: float) -> pd.DataFrame:

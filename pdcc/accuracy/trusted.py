@@ -26,15 +26,16 @@ class Trusted:
 
 
 def read_trusted(given: Mapping[Any, Any] | pd.DataFrame, names: Sequence[Any]) -> Trusted:
-    """{item: class}, or a table with the columns item and label, of items called ``names`` (N,)."""
+    """{item: class}, or a table with the columns item and label (or class), of items called ``names`` (N,)."""
     if isinstance(given, pd.DataFrame):
-        for column in ("item", "label"):
+        known = "class" if "class" in given.columns and "label" not in given.columns else "label"
+        for column in ("item", known):
             if column not in given.columns:
                 found = ", ".join(map(str, given.columns[:8]))
                 raise PairDataError(
                     "trusted", f"a column {column!r}", f"the columns {found}", "Name the columns item and label."
                 )
-        items, labels = given["item"].tolist(), given["label"].tolist()
+        items, labels = given["item"].tolist(), given[known].tolist()
     elif isinstance(given, Mapping):
         items, labels = list(given), list(given.values())
     else:

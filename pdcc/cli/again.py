@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pdcc.cli.app import say
 
 if TYPE_CHECKING:
+    from pdcc.auto.again import Changes
     from pdcc.data.pairs import PairData
     from pdcc.data.reading import ReadAnswers
     from pdcc.fitted import Fitted
@@ -73,6 +74,8 @@ def go_on(
         read = read_answers(file, item_ids=old.item_ids, random_state=options["random_state"], **how)
         for note in read.notes:
             logger.info(note)
+        if data.annotator is not None and "annotator" not in read.frame:
+            _warn_unnamed(file, read.ignored)
         found = joined(data, as_answers(old.given(), old.n_items, read, item_ids=old.item_ids))
         if found.n_known:
             logger.info("%s: holds the %d answers so far too; they count once.", file, found.n_known)
@@ -95,9 +98,21 @@ def go_on(
         runs.finish(output, *estimator.described(), data, plan, options, read=whole)
     say(str(estimator.report_))
     say(str(estimator.changes_))
-    if accuracy:
-        say(_accuracy([(before, old), (estimator.fitted_, data)]))
+    if accuracy and estimator.changes_ is not None:
+        say(_accuracy((before, old), (estimator.fitted_, data), estimator.changes_))
     say(f"{estimator.message_}\nRun kept in {output}; {earlier} is as it was.")
+
+
+def _warn_unnamed(file: Path, ignored: tuple[str, ...]) -> None:
+    """Say that answers are taken as one unknown annotator's, where those of the earlier run are not."""
+    from pdcc.data.joining import UNNAMED
+    from pdcc.data.tables import listed
+
+    columns = f" Columns that are ignored: {listed(ignored)}." if ignored else ""
+    logger.warning(
+        "%s: it does not say who gave the answers, as those so far do: all of them are taken as by one annotator, %r.%s If a column names the annotators, say so: --columns annotator=%s.",
+        file, UNNAMED, columns, ignored[0] if len(ignored) == 1 else "NAME",
+    )  # fmt: skip
 
 
 def _all_read(earlier: dict[str, Any] | None, reads: "list[ReadAnswers]") -> "ReadAnswers":
@@ -116,10 +131,15 @@ def _all_read(earlier: dict[str, Any] | None, reads: "list[ReadAnswers]") -> "Re
     return replace(reads[-1], notes=tuple(notes), n_rows=rows, **parts)
 
 
-def _accuracy(fits: "list[tuple[Fitted, PairData]]") -> str:
-    """The quick estimate of right labels before and after."""
+def _accuracy(earlier: "tuple[Fitted, PairData]", now: "tuple[Fitted, PairData]", changes: "Changes") -> str:
+    """The quick estimate of right labels before and after; where the labels are the same, one: two would seem to differ in accuracy."""
     from pdcc.accuracy.estimate import judge_labels
 
-    found = [judge_labels(fitted, data, quick=True, progress=sys.stderr.isatty()) for fitted, data in fits]
+    same = not len(changes.moved) and not changes.n_new_items
+    found = [
+        judge_labels(fitted, data, quick=True, progress=sys.stderr.isatty())
+        for fitted, data in ([now] if same else [earlier, now])
+    ]
     words = [str(one.accuracy) if one.accuracy else f"no claim ({one.reason})" for one in found]
-    return f"Labels that are right, by a quick estimate: {words[0]} before, {words[1]} now."
+    told = f"the same labels, now judged by more answers: {words[0]}" if same else f"{words[0]} before, {words[-1]} now"
+    return f"Labels that are right, by a quick estimate: {told}."

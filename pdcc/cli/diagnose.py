@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pdcc.cli.app import Seed, app, say
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @app.command()
@@ -18,12 +21,15 @@ def diagnose(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="JSON to write, besides the text.")] = None,
     items: Annotated[
         Path | None,
-        typer.Option(help="CSV to write: every item's label, probability, whether it is settled, and label set."),
+        typer.Option(
+            metavar="SETTLED.CSV",
+            help="CSV to write (not, as elsewhere, to read): every item's label, probability, whether it is settled, and label set.",
+        ),
     ] = None,
     trusted: Annotated[
         Path | None,
         typer.Option(
-            help="Table of items whose label is known (columns item, label), drawn at random; or of pairs (i, j, similar) that pdcc suggest --trusted drew."
+            help="Table of items whose label is known (columns item, or the run's id column, and label or class), drawn at random; or of pairs (i, j, similar) that pdcc suggest --trusted drew."
         ),
     ] = None,
     target: Annotated[float, typer.Option(help="The accuracy that would do.")] = 0.8,
@@ -44,11 +50,10 @@ def diagnose(
 ) -> None:
     """Say how right the labels of RUN are, what is settled, and what more answers would do.
 
-    Example: pdcc diagnose run -o diagnosis.json --items items.csv
+    Example: pdcc diagnose run -o diagnosis.json --items settled.csv
     """
     import json
 
-    from pdcc.data.io import read_table
     from pdcc.estimator import VolMaxDCC
     from pdcc.identifiability.diagnose import diagnose as run_diagnosis
     from pdcc.identifiability.verdict import Question
@@ -61,13 +66,16 @@ def diagnose(
             f"--strict: expected one of {', '.join(Question)}, found {strict!r}. Choose the question to judge."
         )
     estimator = VolMaxDCC.load(run)
-    read = [runs.features_of(run, read_description(run))[0] if features is None else features]
+    place, id_column, _ = runs.features_of(run, read_description(run))
+    read = [place if features is None else features]
     read += [] if trusted is None else [trusted]
     target_file = None if output is None else check_output(output, read)
     items_file = None if items is None else check_output(items, read if output is None else [*read, output])
+    if items_file is not None:
+        _check_own(items_file)
     data = runs.read_data(run, features)
     found = run_diagnosis(
-        estimator.fitted_, data, trusted=None if trusted is None else read_table(trusted), target=target, level=level,
+        estimator.fitted_, data, trusted=None if trusted is None else _known(trusted, id_column), target=target, level=level,
         quick=quick, draws=draws, n_restarts=restarts, eps=eps, random_state=seed, progress=sys.stderr.isatty(),
     )  # fmt: skip
     say(str(found))
@@ -79,3 +87,31 @@ def diagnose(
         say(f"\nEvery item's label, its probability and label set are in {items}.")
     if strict is not None and found.verdicts[Question(strict)] != "supported":
         raise typer.Exit(1)
+
+
+def _check_own(path: Path) -> None:
+    """Refuse to replace a file that this option did not write: elsewhere, --items names a table of texts and images."""
+    from pdcc.accuracy.estimate import ITEM_COLUMNS
+    from pdcc.errors import PairDataError
+
+    if not path.exists():
+        return
+    header = ",".join(ITEM_COLUMNS)
+    with path.open("rb") as file:
+        first = file.readline(len(header) + 2)
+    if first and first.decode("latin-1").rstrip("\r\n") != header:
+        raise PairDataError(
+            "--items",
+            f"a new file, or one that it wrote before ({header})",
+            f"{path.name}, which is another",
+            "In pdcc diagnose it is written, not read: choose another name, such as settled.csv.",
+        )
+
+
+def _known(path: Path, id_column: str | None) -> "pd.DataFrame":
+    """The table of trusted labels or pairs; items may be in a column called as in the features."""
+    from pdcc.data.io import read_table
+
+    table = read_table(path)
+    own = id_column is not None and not {"item", "i", "j"} & set(table.columns)
+    return table.rename(columns={id_column: "item"}) if own else table

@@ -56,7 +56,7 @@ def fit(
     ] = "auto",
     columns: Annotated[
         str | None,
-        typer.Option(help="Which columns of PAIRS are which: i=left,j=right,similar=answer,annotator=who,weight=w."),
+        typer.Option(help="Which columns of PAIRS are which: i=left,j=right,similar=answer,annotator=by,weight=w."),
     ] = None,
     soft: Annotated[
         bool, typer.Option("--soft", help="Take numbers as degrees: probabilities from 0 to 1, or grades from 1 to 4.")
@@ -81,9 +81,7 @@ def fit(
     Example: pdcc fit features.npy pairs.csv -k 10 -o run, then pdcc fit --from run --add more.csv -o run2
     """
     from pdcc.cli.again import go_on
-    from pdcc.data.io import read_features
-    from pdcc.data.pairs import PairData
-    from pdcc.data.reading import read_answers
+    from pdcc.data.pairs import PairData, read_both
     from pdcc.errors import expect
     from pdcc.estimator import VolMaxDCC
     from pdcc.storage import run as runs
@@ -121,10 +119,8 @@ def fit(
         "scale": None if scale == "none" else scale, "init": init, "n_init": n_init, "device": device,
     }  # fmt: skip
     estimator = VolMaxDCC(**params)
-    X, ids = read_features(features, id_column=id_column)
-    read = read_answers(pairs, item_ids=ids, random_state=seed, **{"id_field": id_column, **reading})
-    for note in read.notes:
-        logging.getLogger(__name__).info(note)
+    how = {"id_field": id_column, **reading}
+    X, ids, read = read_both(features, pairs, id_column=id_column, random_state=seed, **how)
     data = PairData.from_arrays(X, read, item_ids=ids)
     estimator.check(data.n_items)
     runs.check_apart(output, [features, pairs])

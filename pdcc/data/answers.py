@@ -189,8 +189,13 @@ def as_answers(
                 what = f"none beside a {type(pairs).__name__} that has its own"
                 raise PairDataError(name, what, f"{type(value).__name__}", f"Leave {name} out.")
     if isinstance(pairs, ReadAnswers):
-        soft = pairs.soft
-        pairs = pairs.frame
+        try:
+            return as_answers(X, n_items, pairs.frame, item_ids=item_ids, soft=pairs.soft)
+        except PairDataError as error:
+            # Unsure and unreadable rows are in the file, but not in the frame. Other arguments count items.
+            if error.row is None or not error.argument.startswith("pairs"):
+                raise
+            raise error.at(int(pairs.rows[error.row])) from error
     if isinstance(pairs, PairAnswers):
         if pairs.n_items != n_items:
             raise PairDataError(
@@ -211,7 +216,9 @@ def as_answers(
         pairs, similar, annotators, weights, chosen_by = table_columns(pairs, ids=item_ids is not None)
     if item_ids is not None:
         ids = check_ids("item_ids", item_ids, n_items)
-        made = _checked(n_items, look_up(pairs, ids, "item_ids"), similar, annotators, weights, soft, chosen_by)
+        made = _checked(
+            n_items, look_up(pairs, ids, "the table of features"), similar, annotators, weights, soft, chosen_by
+        )
         return replace(made, item_ids=ids)
     rows, known = pair_rows(X, n_items, pairs)
     return replace(_checked(n_items, rows, similar, annotators, weights, soft, chosen_by), item_ids=known)

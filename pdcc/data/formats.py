@@ -7,18 +7,11 @@ from typing import Any
 import numpy as np
 
 from pdcc.arrays import Ints
+from pdcc.data.dialect import ANNOTATORS, ANSWERS, ENDS
 from pdcc.data.tables import Table, Unreadable, listed
 from pdcc.data.words import Scale, text_of
 from pdcc.errors import PairDataError
 
-# Names of columns, best first. What is called i, j, similar, annotator, weight and chosen_by is not a guess.
-ENDS = (
-    ("i", "j"), ("left", "right"), ("item1", "item2"), ("item_1", "item_2"), ("id_l", "id_r"), ("id1", "id2"), ("id_1", "id_2"),
-    ("left_id", "right_id"), ("id_left", "id_right"), ("item_a", "item_b"), ("id_a", "id_b"), ("a", "b"),
-    ("identifier1", "identifier2"), ("unique_id_l", "unique_id_r"),
-)  # fmt: skip
-ANSWERS = ("similar", "answer", "label", "judgment", "judgement", "same", "choice", "response", "clerical_match_score")
-ANNOTATORS = ("annotator", "worker", "rater", "user", "author", "annotator_id", "worker_id", "rater_id", "user_id")
 PARTS = ("i", "j", "similar", "annotator", "weight", "chosen_by", "probability")
 KNOWN = frozenset(
     {"task", "comment", "weight", "chosen_by", *ANSWERS, *ANNOTATORS, *(name for pair in ENDS for name in pair)}
@@ -31,7 +24,7 @@ JOINED = "-__-"
 class Rows:
     """What was asked and said. parts: columns called i, j, similar and, if known, annotator, weight, chosen_by and probability, cells as they were written.
 
-    rows: their numbers in the file. scale: what numbers among the answers mean; None: as the reader was told.
+    rows: their numbers in the file. scale: what numbers among the answers mean; None: as the reader was told. ignored: columns that were not read.
     """
 
     parts: dict[str, list[Any]]
@@ -41,6 +34,7 @@ class Rows:
     scale: Scale | None = None
     zero_is_unsure: bool = False
     comma: bool = False
+    ignored: tuple[str, ...] = ()
 
 
 def format_of(body: Table | Any) -> tuple[str, str]:
@@ -83,10 +77,10 @@ def from_table(table: Table, columns: Mapping[str, str]) -> Rows:
         )
     guessed = [f"{part} is {name!r}" for part, name in chosen.items() if part not in columns and name != part]
     notes = [*table.notes, *([f"Columns: {', '.join(guessed)}."] if guessed else [])]
-    if ignored := [name for name in table.names if name not in chosen.values()]:
+    if ignored := tuple(name for name in table.names if name not in chosen.values()):
         notes.append(f"Columns that are ignored: {listed(ignored)}.")
     parts = {part: table.column(name) for part, name in chosen.items()}
-    return Rows(parts, table.rows, table.unreadable, notes, comma=table.comma)
+    return Rows(parts, table.rows, table.unreadable, notes, comma=table.comma, ignored=ignored)
 
 
 def chosen_columns(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
@@ -120,7 +114,7 @@ def from_durel(table: Table, columns: Mapping[str, str]) -> Rows:
     """Judgments of DURel and WUG: grades from 1 to 4, and 0 for "cannot decide"."""
     found = from_table(table, columns)
     notes = [*found.notes, "Judgments are grades from 1, unrelated, to 4, identical: taken as (grade - 1) / 3."]
-    return Rows(found.parts, found.rows, found.unreadable, notes, Scale.GRADES, True, found.comma)
+    return Rows(found.parts, found.rows, found.unreadable, notes, Scale.GRADES, True, found.comma, found.ignored)
 
 
 def from_splink(table: Table, columns: Mapping[str, str], ids: set[str] | None) -> Rows:
@@ -140,7 +134,7 @@ def from_splink(table: Table, columns: Mapping[str, str], ids: set[str] | None) 
         if several if ids is None else bool(named & ids):
             parts["i"], parts["j"] = joined
             notes.append(f"Items are named by data set and id, as {joined[0][0]!r}.")
-    return Rows(parts, found.rows, found.unreadable, notes, Scale.UNIT, False, found.comma)
+    return Rows(parts, found.rows, found.unreadable, notes, Scale.UNIT, False, found.comma, found.ignored)
 
 
 def from_crowd_kit(table: Table, columns: Mapping[str, str], max_pairs: int, seed: int) -> Rows:

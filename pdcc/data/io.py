@@ -9,16 +9,19 @@ from numpy.typing import NDArray
 from scipy.sparse import load_npz
 
 from pdcc.arrays import Features
+from pdcc.data.dialect import check_no_answers, delimiter_in, with_decimal_commas
 from pdcc.errors import PairDataError
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
-    """A .csv or .parquet file as a table."""
+def read_table(path: str | Path, *, keep: str | None = None) -> pd.DataFrame:
+    """A .csv or .parquet file as a table; numbers may have decimal commas, but in the column ``keep``, where commas set nothing apart."""
     path = Path(path)
     must_exist(path)
     try:
         if path.suffix == ".csv":
-            return pd.read_csv(path)
+            delimiter = delimiter_in(path)
+            table = pd.read_csv(path, sep=delimiter)
+            return table if delimiter == "," else with_decimal_commas(table, keep)
         if path.suffix == ".parquet":
             return pd.read_parquet(path)
     except ImportError as error:
@@ -37,7 +40,7 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[Fe
     path = Path(path)
     must_exist(path)
     if path.suffix in (".csv", ".parquet"):
-        table = read_table(path)
+        table = read_table(path, keep=id_column)
         if not len(table.columns):
             raise PairDataError(str(path), "at least one column", "none", "Check how the table was written.")
         if str(table.columns[0]) == "Unnamed: 0":
@@ -47,6 +50,7 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[Fe
                 "a first column without a name, as pandas writes its index",
                 "Write it again with index=False, or name the column and pass it as the id column.",
             )
+        check_no_answers(path, table)
         if id_column is None:
             return table, None
         if id_column not in table.columns:

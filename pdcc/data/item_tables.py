@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pdcc.arrays import Ints
+from pdcc.data.dialect import delimiter_in
 from pdcc.data.io import must_exist, read_table
 from pdcc.data.words import number_of, text_of
 from pdcc.errors import PairDataError
@@ -60,7 +61,7 @@ def _as_written(path: Path) -> pd.DataFrame:
         return table.astype(object).where(table.notna(), "").map(text_of).rename(columns=str)
     must_exist(path)
     try:
-        return pd.read_csv(path, dtype=str, keep_default_na=False).rename(columns=str)
+        return pd.read_csv(path, sep=delimiter_in(path), dtype=str, keep_default_na=False).rename(columns=str)
     except Exception as error:  # pandas' parse errors are ValueErrors; a damaged file can raise others
         raise PairDataError(
             str(path), "a readable .csv file", f"one that is not ({str(error).strip()})", "Write it again."

@@ -12,6 +12,9 @@ from pdcc.arrays import Ints, as_array, first_row
 from pdcc.errors import PairDataError
 from pdcc.validation import check_pairs
 
+# So many unknown ids are named at once.
+SHOWN = 5
+
 
 def check_ids(name: str, item_ids: Collection[Any], n_items: int | None = None) -> NDArray[Any]:
     """Ids (N,) as an object array: hashable, none missing, none twice."""
@@ -56,14 +59,14 @@ def look_up(pairs: ArrayLike, ids: NDArray[Any], home: str) -> Ints:
     rows = np.array([[where.get(a, -1), where.get(b, -1)] for a, b in ends.tolist()], dtype=np.int64).reshape(-1, 2)
     bad = (rows < 0).any(axis=1)
     if bad.any():
-        row = first_row(bad)
-        lost = next(name for name in ends[row].tolist() if name not in where)
+        lost = list(dict.fromkeys(name for pair in ends[bad].tolist() for name in pair if name not in where))
+        more = f" and {len(lost) - SHOWN} more" if len(lost) > SHOWN else ""
         raise PairDataError(
             "pairs",
             f"ids that occur in {home}",
-            f"{lost!r}, which does not",
-            "Drop the pair, or add the item's features.",
-            row,
+            f"{', '.join(map(repr, lost[:SHOWN]))}{more}, which {'does' if len(lost) == 1 else 'do'} not",
+            "Write ids as they are there; else drop these pairs, or add the items' features.",
+            first_row(bad),
         )
     return check_pairs(rows, len(ids))
 

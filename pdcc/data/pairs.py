@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pdcc.arrays import Bools, Features, Float32, Floats, Ints
 from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.data.columns import column_names
+from pdcc.data.dialect import answers_instead, columns_of_answers
 from pdcc.data.io import read_features
 from pdcc.data.names import renumber
 from pdcc.data.reading import ReadAnswers, read_answers
@@ -119,10 +120,7 @@ class PairData:
 
         ``reading``: options of ``read_answers``, whose notes are logged.
         """
-        X, ids = read_features(features, id_column=id_column)
-        read = read_answers(pairs, item_ids=ids, **reading)
-        for note in read.notes:
-            logger.info(note)
+        X, ids, read = read_both(features, pairs, id_column=id_column, **reading)
         return cls.from_arrays(X, read, item_ids=ids)
 
     def subset(self, index: NDArray[Any]) -> "PairData":
@@ -195,3 +193,20 @@ def plain_name(name: Any) -> Any:
     if isinstance(name, float) and not math.isfinite(name):
         return {"float": str(name)}
     return name if isinstance(name, str | int | float) else str(name)
+
+
+def read_both(
+    features: str | Path, pairs: str | Path, *, id_column: str | None = None, **reading: Any
+) -> tuple[Features, NDArray[Any] | None, ReadAnswers]:
+    """Features (N, d), the items' ids (N,) or None, and the answers; what was guessed of them is logged."""
+    X, ids = read_features(features, id_column=id_column)
+    try:
+        read = read_answers(pairs, item_ids=ids, **reading)
+    except PairDataError as error:
+        names = columns_of_answers(X.columns) if isinstance(X, pd.DataFrame) else ()
+        if names and (error.argument == "pairs table" or Path(pairs).suffix in (".npy", ".npz")):
+            raise answers_instead(Path(features), names) from error
+        raise
+    for note in read.notes:
+        logger.info(note)
+    return X, ids, read

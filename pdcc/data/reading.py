@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pdcc.arrays import Ints
 from pdcc.data.chosen import is_known
 from pdcc.data.formats import (
     KNOWN,
@@ -41,7 +42,8 @@ class ReadAnswers:
 
     frame: columns i, j, similar and, if known, annotator, weight, chosen_by and probability; similar is bool, or a probability where ``soft``. unsure: answers without
     an opinion, with the row they had; with unsure="half" they are in the frame too. unreadable: rows that could not be read,
-    and why. notes: sentences that say what was guessed or left out. n_rows: how many rows there were.
+    and why. notes: sentences that say what was guessed or left out. n_rows: how many rows there were. rows: the row of each answer of the
+    frame, counted as those are. ignored: columns that were not read.
 
     Examples:
         >>> import pathlib, tempfile
@@ -64,6 +66,8 @@ class ReadAnswers:
     format: str
     soft: bool
     n_rows: int
+    rows: Ints
+    ignored: tuple[str, ...]
 
     def __str__(self) -> str:
         counts = (
@@ -151,9 +155,10 @@ def read_answers(
     by_degrees = scale is not Scale.PLAIN or bool(without[taken].any())
     kept = kept.assign(similar=kept["similar"].fillna(0.5) if by_degrees else kept["similar"] == 1)
     listing = pd.DataFrame({"row": [one.row for one in bad], "found": [one.found for one in bad]})
+    rows = frame["row"].to_numpy(dtype=np.int64)[taken]
     return ReadAnswers(
-        kept.reset_index(drop=True), aside.reset_index(drop=True), listing, tuple(notes), kind, by_degrees, n_rows
-    )
+        kept.reset_index(drop=True), aside.reset_index(drop=True), listing, tuple(notes), kind, by_degrees, n_rows, rows, found.ignored
+    )  # fmt: skip
 
 
 def named_columns(columns: Mapping[str, str] | str | None) -> dict[str, str]:

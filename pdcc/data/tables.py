@@ -10,10 +10,10 @@ from typing import Any
 
 import pandas as pd
 
+from pdcc.data.dialect import DELIMITERS, delimiter_of
 from pdcc.data.io import must_exist, read_table
 from pdcc.errors import PairDataError
 
-DELIMITERS = (",", ";", "\t", "|")
 ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".parquet", ".json")
 # A longer field is a forgotten quotation mark.
 LONGEST_FIELD = 10_000_000
@@ -108,16 +108,8 @@ def decoded(path: Path) -> tuple[str, list[str]]:
 def of_text(text: str, path: Path, known: Collection[str], notes: list[str]) -> Table:
     """A table in text; the delimiter is the one by which the header has the most known names, or else the most fields."""
     first = next((line for line in text.splitlines() if line.strip()), "")
-
-    def score(delimiter: str) -> tuple[int, int]:
-        try:
-            names = next(csv.reader([first], delimiter=delimiter, strict=True), [])
-        except csv.Error:
-            return -1, 0
-        return sum(name.strip().lower() in known for name in names), len(names)
-
     preferred = ("\t", *DELIMITERS) if path.suffix.lower() in (".tsv", ".tab") else DELIMITERS
-    delimiter = max(preferred, key=score)
+    delimiter = delimiter_of(first, known, preferred)
     # DURel writes quotation marks of its sentences as they are.
     quoted = not (delimiter == "\t" and {"identifier1", "judgment"} <= {n.strip().lower() for n in first.split("\t")})
     try:

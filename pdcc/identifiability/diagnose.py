@@ -248,7 +248,7 @@ def diagnose(
     Args:
         fitted: ``fitted_`` of a VolMaxDCC or VanillaDCC.
         data: what it was fitted to.
-        trusted: true classes of some items, drawn at random, as {item: class} or a table with the columns item and label: with
+        trusted: true classes of some items, drawn at random, as {item: class} or a table with the columns item and label (or class): with
             them the accuracy holds whatever is wrong with the answers. Or a table of pairs i, j, similar that someone to trust answered,
             drawn by ``draw_trusted``: bounds that hold as well, though wider.
         target: the accuracy, purity and share of settled items that would do.
@@ -288,7 +288,7 @@ def diagnose(
         )
     names = list(range(data.n_items)) if data.item_ids is None else data.item_ids.tolist()
     known: Trusted | TrustedPairs | None = None
-    if isinstance(trusted, pd.DataFrame) and not {"item", "label"} & set(trusted.columns):
+    if isinstance(trusted, pd.DataFrame) and not {"item", "label", "class"} & set(trusted.columns):
         known = read_trusted_pairs(trusted, names)
         check_drawn(known, fitted.memberships(data.features).argmax(axis=1))
     elif trusted is not None:

@@ -204,6 +204,8 @@ def _result(
         format="oracle",
         soft=soft,
         n_rows=len(answered),
+        rows=np.flatnonzero(~without),
+        ignored=(),
         table=table[columns],
         unasked=ends(missing),
         cost=cost,

@@ -42,7 +42,8 @@ def gather(run: str | Path, *, features: str | Path | None = None, **options: An
         )
     estimator = ESTIMATORS[body["estimator"]].load(place)
     data = runs.read_data(place, None if features is None else as_path(features))
-    return gather_fit(estimator, data, facts=_facts(place, body), **options)
+    id_column = runs.features_of(place, body)[1]
+    return gather_fit(estimator, data, facts=_facts(place, body), id_column=id_column, **options)
 
 
 def gather_fit(
@@ -52,6 +53,7 @@ def gather_fit(
     facts: Facts | None = None,
     items: str | Path | None = None,
     images: str | Path | None = None,
+    id_column: str | None = None,
     looks: Looks | None = None,
     diagnosis: Diagnosis | None = None,
     extras: Extras | None = None,
@@ -64,7 +66,7 @@ def gather_fit(
 
     Args:
         facts: where they came from. items: a table of what items say, images: a folder of what they look like (see
-            ``pdcc.report.looks.read_looks``); looks: both, where they are in memory.
+            ``pdcc.report.looks.read_looks``), id_column: the column of that table that names them, if not item; looks: both, where they are in memory.
         diagnosis, extras: where they are known already. compute: whether to compute what is not given; it takes new fits.
         quick: a quicker diagnosis, with wider intervals.
     """
@@ -72,7 +74,7 @@ def gather_fit(
     # Bad files are refused before anything long is computed.
     if looks is None:
         files = [None if path is None else as_path(path) for path in (items, images)]
-        looks = read_looks(names, *files)
+        looks = read_looks(names, *files, id_column=id_column)
     absent: dict[Part, str] = {}
     if diagnosis is None and compute:
         diagnosis = diagnose(estimator.fitted_, data, quick=quick, random_state=random_state, progress=progress)

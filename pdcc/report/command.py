@@ -14,7 +14,9 @@ def report(
     output: Annotated[Path, typer.Option("--output", "-o", help="HTML file to write.")] = Path("report.html"),
     items: Annotated[
         Path | None,
-        typer.Option(help="CSV of what items say: column item (id or row number), and text, image (a file), or both."),
+        typer.Option(
+            help="CSV of what items say: column item (id or row number; or the run's id column), and text, image (a file), or both."
+        ),
     ] = None,
     images: Annotated[
         Path | None, typer.Option(help="Folder of images, called as the items are or as the column image says.")

@@ -24,15 +24,15 @@ BUDGET = 900_000
 LARGEST = 50_000_000
 
 
-def read_looks(names: Sequence[Any], items: Path | None, images: Path | None) -> Looks:
+def read_looks(names: Sequence[Any], items: Path | None, images: Path | None, *, id_column: str | None = None) -> Looks:
     """Texts and image files of items called ``names`` (N,).
 
-    items: a .csv or .parquet table with the column item (ids, or row numbers where items have none) and text, image, or both; images: a folder that
+    items: a .csv or .parquet table with the column item or ``id_column`` (ids, or row numbers where items have none) and text, image, or both; images: a folder that
     holds what the column image names or, without that column, files called as the items are.
     """
     texts: dict[int, str] = {}
     files: dict[int, Path] = {}
-    rows, table = ([], None) if items is None else _read(items, names)
+    rows, table = ([], None) if items is None else _read(items, names, id_column)
     if table is not None and "text" in table:
         texts = {row: text for row, text in zip(rows, table["text"], strict=True) if text.strip()}
     if images is not None:
@@ -93,9 +93,9 @@ def _draw(source: Path | NDArray[np.uint8]) -> str | None:
     return "data:image/jpeg;base64," + base64.b64encode(file.getvalue()).decode("ascii")
 
 
-def _read(path: Path, names: Sequence[Any]) -> tuple[list[int], pd.DataFrame]:
+def _read(path: Path, names: Sequence[Any], id_column: str | None) -> tuple[list[int], pd.DataFrame]:
     """The row numbers of the items that a table names, and their texts, images, or both."""
-    rows, table = read_item_table(path, names)
+    rows, table = read_item_table(path, names, id_column)
     if not {"text", "image"} & set(table.columns):
         found = ", ".join(map(str, table.columns[:8])) or "none"
         raise PairDataError(str(path), "a column text or image", f"the columns {found}", "Name the columns so.")
