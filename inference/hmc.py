@@ -93,7 +93,8 @@ def _steepest(energy: Callable[[Tensor], Tensor], mode: Tensor, scales: Tensor) 
     The directions come from a few rounds of subspace iteration with products of Hessian and vectors, all directions at once.
     """
 
-    _, back = torch.func.vjp(torch.func.grad(lambda flat: energy(flat[None])[0]), mode)
+    gradient: Callable[[Tensor], Tensor] = torch.func.grad(lambda flat: energy(flat[None])[0])
+    back: Callable[[Tensor], tuple[Tensor]] = torch.func.vjp(gradient, mode)[1]
 
     def product(v: Tensor) -> Tensor:
         """Rows (n, D) times the Hessian, which is symmetric."""

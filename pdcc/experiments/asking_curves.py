@@ -70,7 +70,8 @@ def run_cell(setting: Setting) -> dict[str, Any]:
     first, batch, last, goal = SIZES[setting.data]
     pairs = RandomPairs(len(X), rng)(first, np.zeros((0, 2), dtype=np.int64))[["i", "j"]].to_numpy()
     similar = answer(pairs, rng)
-    est, curve = VolMaxDCC(int(y.max()) + 1, random_state=setting.seed, progress=False, device="cpu"), []
+    est = VolMaxDCC(int(y.max()) + 1, random_state=setting.seed, progress=False, device="cpu")
+    curve: list[dict[str, Any]] = []
     while True:
         # Random pairs get a new fit every time, which is what to beat.
         go_on = curve and setting.strategy != "random"
