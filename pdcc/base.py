@@ -174,7 +174,7 @@ class PairEstimator(MembershipOutput, Refitting):
         if isinstance(pairs, PairAnswers):
             y = as_answers(X, len(features), pairs, annotators=annotators)
             pairs, annotators = y.pairs, y.annotators
-        i, j = np.ascontiguousarray(pair_rows(X, len(features), pairs)[0].T)
+        i, j = np.require(pair_rows(X, len(features), pairs)[0].T, requirements=("C", "W"))
         codes = renumber(*check_annotators(annotators, len(i)), self.annotators_, len(i))
         asked = PairData(features, i, j, np.zeros(len(i), dtype=bool), codes, self.annotators_)
         x = self.fitted_.scaled(features)

@@ -326,3 +326,4 @@ def test_read_only_arrays_fit_without_a_word(noisy_blobs, scale):
         part.setflags(write=False)
     est = VolMaxDCC(3, hidden=(8,), epochs=1, scale=scale, confusion="none", volume=0.0, init="random", progress=False)
     assert est.fit(X, pairs, similar).predict(X).shape == (len(X),)
+    assert est.predict_pairs(X, pairs).shape == (len(pairs),)

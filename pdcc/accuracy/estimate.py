@@ -18,7 +18,7 @@ from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 
 # Fits to four fifths of the answers are nearest to the fit; those to fewer tell what answers are worth, and leave more of them to judge by.
-SHARES, QUICK = (0.8, 0.5, 0.25), (2 / 3,)
+SHARES, QUICK = (0.8, 0.5, 0.25), (0.5,)
 # Of the table of items, which is known by them where it is a file.
 ITEM_COLUMNS = ("item", "label", "probability", "settled", "set")
 LEVEL = 0.9
@@ -95,7 +95,7 @@ def judge_labels(
 ) -> LabelReport:
     """Fit again to parts of the answers, and let the rest say how right labels are.
 
-    level: how sure a set of labels must be; target: the accuracy that would do. quick: three more fits instead of nine.
+    level: how sure a set of labels must be; target: the accuracy that would do. quick: two more fits instead of nine.
 
     Suggested pairs were chosen for what earlier answers said. Given an item's class, and how sure the fits are of it, that changes no answer's
     probability, so all answers calibrate. But rates over pairs are then no longer those of all pairs, and items whose answers
@@ -164,12 +164,21 @@ def _read(found: Calibration, labels: Ints, seed: int) -> tuple[Estimate, Float6
         gained = rng.random() if k else 0.0  # the cautious end is the estimate, and the interval holds all of it
         expected = float(np.clip(one.of(labels, gained), 1 / one.beliefs.shape[1], 1.0))
         # One fit is luckier than another, and N items are right as often as they are likely to be, give or take.
-        # How much fits differ is known from a few of them only: Student's t.
-        by_fit = one.others.std(ddof=1) * rng.standard_t(len(one.others) - 1)
-        luck = by_fit + np.sqrt(expected * (1 - expected) / N) * rng.normal()
+        luck = _by_fit(one.others, rng) + np.sqrt(expected * (1 - expected) / N) * rng.normal()
         at.append((one, float(np.clip(expected + (luck if k else 0.0), 1 / one.beliefs.shape[1], 1.0))))
     estimate = Estimate.of(at[0][1], [a for _, a in at[1:]], step=1 / N)
     return estimate, sharpened(at[0][0].beliefs, labels, at[0][1]), at
+
+
+def _by_fit(others: Float64, rng: np.random.Generator) -> float:
+    """How much luckier a fit is than others, drawn; others: (V,), the belief of the other fits in each one's labels.
+
+    How much they differ is known from a few of them only: Student's t. Two believe in each other's labels alike, whichever is right: they
+    differ in the share of items that they do not agree on, at most, one way or the other.
+    """
+    if len(others) == 2:
+        return float((1 - others.mean()) / 2 * rng.uniform(-1, 1))
+    return float(others.std(ddof=1) * rng.standard_t(len(others) - 1))
 
 
 def sharpened(beliefs: Float64, labels: Ints, accuracy: float) -> Float64:
