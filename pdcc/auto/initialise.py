@@ -5,7 +5,8 @@ for whitened features z, the average of (y - mean y) z_i z_j' has the span of th
 eigenvectors, whatever the noise (noise only shrinks the eigenvalues). Compared are plain K-means;
 K-means in a blend of the plain and the discriminant coordinates ("guided"); and, in the same coordinates, K-means into several
 times as many parts, which the answers between them group into clusters ("grouped"). From each of them, a mixture of Gaussians
-whose clusters also explain the answers sets out, with one shape for all clusters or one for each. No label is ever seen.
+whose clusters also explain the answers sets out, with one shape for all clusters or one for each. Where answers say so, clusters of the best one
+are then cut and joined (``moves``). No label is ever seen.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from sklearn.decomposition import PCA
 from pdcc.arrays import Float32, Float64, Floats, Ints
 from pdcc.auto.calibration import BLEND, CLEARLY, COMPONENTS, FOLDS, LEADING, PARTS, TRIAL_ITEMS
 from pdcc.auto.mixture import mixture
+from pdcc.auto.moves import rearranged
 from pdcc.auto.rules import Rows, choose, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, cross_validated, evidence
 from pdcc.data.degrees import counts, degree
@@ -28,7 +30,7 @@ from pdcc.exclusive import one_core
 from pdcc.partition.kmeans import centroids, enough_tries, kmeans
 from pdcc.partition.pck_means import pck_means
 
-PARTITIONS, SHAPES = ("plain", "guided", "grouped"), ("one shape", "own shapes")
+PARTITIONS, SHAPES, REARRANGED = ("plain", "guided", "grouped"), ("one shape", "own shapes"), "rearranged"
 STARTS = tuple(kind for base in PARTITIONS for kind in (base, *(f"{base}, {shape}" for shape in SHAPES)))
 # Components with less than this share of the largest deviation are rounding.
 NEGLIGIBLE = 1e-6
@@ -79,9 +81,15 @@ class Partitioner:
         return np.hstack([np.sqrt(1 - BLEND) * _unit_power(plain), np.sqrt(BLEND) * _unit_power(discriminant)])
 
     def make(self, kind: str, pairs: PairData) -> Ints:
-        """Labels (N,) of one of ``STARTS``, or "constrained": K-means that pays for every answer it breaks, soft ones read as plain and all alike."""
-        base, _, shape = kind.partition(", ")
-        return self._mixed(self._partition(base, pairs), shape, pairs)
+        """Labels (N,) of one of ``STARTS``, or of one with its clusters ``REARRANGED``, or "constrained": K-means that pays for every answer
+        it breaks, soft ones read as plain and all alike."""
+        base, shape, moves = _parts_of(kind)
+        labels = self._mixed(self._partition(base, pairs), shape, pairs)
+        return self.rearranged(labels, pairs) if moves else labels
+
+    def rearranged(self, labels: Ints, pairs: PairData) -> Ints:
+        """Labels (N,) with clusters cut and joined as answers say."""
+        return rearranged(labels, self.components, self.embed(pairs), self.K, pairs, self.seed)
 
     def make_all(self, pairs: PairData) -> dict[str, Ints]:
         """The labels (N,) of all of ``STARTS``."""
@@ -191,6 +199,13 @@ class Start:
         """For people."""
         return name_of(self.kind)
 
+    def rearranged(self, way: "Partitioner", shown: PairData) -> "Start | None":
+        """The same with clusters cut and joined as answers say, or None where they say nothing of the kind."""
+        labels = way.rearranged(self.labels, shown)
+        return (
+            None if (labels == self.labels).all() else replace(self, kind=f"{self.kind}, {REARRANGED}", labels=labels)
+        )
+
     def unguided(self) -> "Start":
         """Plain K-means in its place."""
         return replace(self, kind="plain", labels=self.plain)
@@ -202,9 +217,16 @@ def scale_name(kind: str | None) -> str:
 
 
 def name_of(kind: str) -> str:
-    """One of ``STARTS``, for people."""
-    base, _, shape = kind.partition(", ")
-    return f"mixture ({shape}) from {base} K-means" if shape else f"{base} K-means"
+    """One of ``STARTS``, rearranged or not, for people."""
+    base, shape, moves = _parts_of(kind)
+    name = f"mixture ({shape}) from {base} K-means" if shape else f"{base} K-means"
+    return f"{name}, {REARRANGED}" if moves else name
+
+
+def _parts_of(kind: str) -> tuple[str, str, bool]:
+    """Its partition, its shape or "", and whether clusters are rearranged."""
+    base, *more = kind.split(", ")
+    return base, next((part for part in more if part in SHAPES), ""), REARRANGED in more
 
 
 def make_start(way: Partitioner, init: str, shown: PairData) -> Start:

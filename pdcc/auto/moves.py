@@ -1,0 +1,77 @@
+"""Cut one cluster in two and join two others, while that makes the answers likelier.
+
+K-means and mixtures end in the optimum next to where they set out: two classes in one cluster and a third class in two is one that no
+small step leaves. Answers see it at once: they say "different" within the one cluster, and "similar" between the two.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from scipy.special import betaln
+
+from pdcc.arrays import Float64, Ints
+from pdcc.auto.mixture import ROUNDS, mixture
+from pdcc.auto.signals import answer_counts, evidence
+from pdcc.data.pairs import PairData
+from pdcc.exclusive import one_core
+from pdcc.partition.kmeans import kmeans
+
+# Tries of the K-means that cuts a cluster, and rounds of EM after which moves are compared.
+TRIES, FIRST_ROUNDS = 3, 5
+
+
+def rearranged(labels: Ints, Z: Float64, space: Float64, n_clusters: int, pairs: PairData, seed: int) -> Ints:
+    """Labels (N,) after moves of the clusters ``labels`` (N,) of items at ``Z`` (N, p), which are cut in ``space`` (N, q).
+
+    A move is taken if it makes the answers likelier, their rates integrated out, by more than the logarithm of the number of moves
+    there were to choose from. Mixtures give items their labels by features alone, so that no item's own answers speak for a move.
+    """
+    likely = evidence(labels, pairs)
+    with one_core():
+        for _ in range(n_clusters):
+            moves = [
+                (evidence(found, pairs), number, start, own, found)
+                for number, start in enumerate(_moves(labels, space, n_clusters, pairs, seed))
+                for own in (None, False, True)
+                for found in _settled(start, own, Z, n_clusters, pairs, seed, FIRST_ROUNDS)
+            ]
+            if not moves:
+                break
+            best, _, start, own, found = max(moves, key=lambda move: move[:2])
+            for longer in _settled(start, own, Z, n_clusters, pairs, seed, ROUNDS):
+                best, found = max((best, found), (evidence(longer, pairs), longer), key=lambda move: move[0])
+            if best - likely <= np.log(len(moves)):
+                break
+            labels, likely = found, best
+    return labels
+
+
+def _moves(labels: Ints, space: Float64, K: int, pairs: PairData, seed: int) -> Iterator[Ints]:
+    """For every cluster, labels (N,) with that one cut in two and the two others joined that answers most say belong together."""
+    for cluster in range(K):
+        rows = np.flatnonzero(labels == cluster)
+        if len(rows) < 2:
+            continue
+        cut = labels.copy()
+        cut[rows[kmeans(space[rows], 2, tries=TRIES, seed=seed) == 1]] = K
+        said = answer_counts(cut, K + 1, pairs)
+        a, b = np.triu_indices(K + 1, 1)
+        other = (a != cluster) | (b != K)  # joining the two halves again is no move
+        a, b = a[other], b[other]
+        within = np.trace(said, axis1=1, axis2=2)[:, None] + said[:, a, b]
+        across = np.triu(said).sum(axis=(1, 2))[:, None] - within
+        joined = int((betaln(*(within + 1)) + betaln(*(across + 1))).argmax())
+        cut[cut == b[joined]] = a[joined]
+        cut[cut == K] = b[joined]
+        yield cut
+
+
+def _settled(
+    start: Ints, own_shapes: bool | None, Z: Float64, K: int, pairs: PairData, seed: int, rounds: int
+) -> list[Ints]:
+    """The labels that a mixture makes of ``start``, or itself for None; none where a cluster ends empty."""
+    if own_shapes is None:
+        return [start]
+    rng = np.random.default_rng(seed)
+    found = mixture(Z, start, K, pairs, own_shapes=own_shapes, rng=rng, rounds=rounds)
+    return [found] if len(np.unique(found)) == K else []
