@@ -3,8 +3,9 @@
 Set while looking at accuracies on simulated answers about wine, iris, satellite, digits and labelme (half A of the bank, docs/benchmark.md), and at
 single runs of labelme and cifar10n with human answers: results on those are not independent of them. Of half B, LEADING was set looking at single
 runs of cifar10n and dna, and what is compared ("none" beside "pooled") after seeing vowel lose to it; breast cancer, vowel and dna were looked at otherwise
-only to see that two rates train, and how the starts' folds and tie-break (a mean over five data sets, two of them of half B) do there. No label is used when
-they are applied.
+only to see that two rates train, and how the starts' folds and tie-break (a mean over five data sets, two of them of half B) do there. How clusters are
+cut and joined (``moves.py``) was set looking at ten made-up tables of restaurants, one set of answers about digits, and satellite. No label is used
+when they are applied.
 """
 
 # Preprocessing.
