@@ -63,6 +63,10 @@ class TemporaryOracleError(RuntimeError):
         self.after = float(after)
 
 
+class LostProcessError(RuntimeError):
+    """Of several processes that train one model, another one ended or no longer answers: this one cannot go on either."""
+
+
 class InfeasibleError(ValueError):
     """The answers cannot all be kept, or greedy assignment found no way to: which one is first in the way, and the fix."""
 
