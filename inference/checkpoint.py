@@ -89,10 +89,11 @@ def kept_when_lost(run: TrainingState, checkpoint: Path | None, mark: dict[str, 
     try:
         yield
     except LostProcessError as error:
-        if checkpoint is None or not run.steps:
-            raise
-        save_checkpoint(run, checkpoint, mark)
-        raise LostProcessError(f"{error} The state after step {run.steps} is kept.") from error
+        kept = checkpoint is not None and run.steps > 0
+        if checkpoint is not None and kept:
+            save_checkpoint(run, checkpoint, mark)
+        what = str(error).partition("\n")[0]  # Pyro writes the shapes of a trace below any error that passes it
+        raise LostProcessError(what + (f" The state after step {run.steps} is kept." if kept else "")) from error
 
 
 def end_together(run: TrainingState, processes: Processes) -> None:
