@@ -177,7 +177,7 @@ class Processes:
         other = next((rank for rank, one in enumerate(all_of) if not torch.equal(one, all_of[0])), None)
         if other is not None:
             raise ValueError(
-                f"{what}: expected the same in all {self.size} processes, found that process {other + 1} has another than the first. Give all of them the same data and options, on machines of one kind."
+                f"{what}: expected the same in all {self.size} processes, found that process {other + 1} has another than the first. Give all of them the same data and options (random_state too), on machines of one kind."
             )
 
 
