@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, distributed
 
-from pdcc.errors import LostProcessError
+from pdcc.errors import FirstProcessError, LostProcessError
 from pdcc.inference.batches import PairTensors
 from pdcc.models.annotation import PairBatch
 
@@ -154,7 +154,7 @@ class Processes:
         if error is not None:
             raise error
         if length < 0:
-            raise LostProcessError("The first process ended with an error.")
+            raise FirstProcessError("The first process ended with an error.")
         told = (
             torch.zeros(int(length), dtype=torch.uint8)
             if not done

@@ -12,7 +12,7 @@ import typer
 from pdcc.cli import fit, diagnose, asking, machines, studies  # isort: skip  (the order of --help)
 from pdcc.cli.app import app, complain, say
 from pdcc.cli.together import joined, n_processes, rank, speaks
-from pdcc.errors import LostProcessError
+from pdcc.errors import FirstProcessError, LostProcessError
 from pdcc.label.command import label
 from pdcc.report.command import report
 
@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cure = ". Nothing that was there is lost: make room, then go on with the same command." if full else ""
         complain(f"pdcc: {error}{cure}", error)
         code = 3 if full else 2
+    except FirstProcessError:
+        code = 2
     except LostProcessError as error:
         if "--debug" in arguments:
             raise
