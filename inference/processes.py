@@ -94,7 +94,7 @@ class Processes:
     def sum_gram(self, share: float, gram: Tensor) -> Tensor:
         """The sum of all processes' Grams, of any shape, for a term that each of them descends times its share."""
         with _heard():
-            total: Tensor = _SumGram.apply(gram, share)
+            total: Tensor = _SumGram.apply(gram, share)  # type: ignore[no-untyped-call]
         return total
 
     @torch.no_grad()
