@@ -12,13 +12,39 @@ import time
 from pathlib import Path
 
 import torch
-from speed import ours_with, world
 from torch import distributed, multiprocessing
 
+from pdcc.inference import FitConfig, PairTensors, make_optimizer, map_guide, negative_elbo
+from pdcc.inference.epoch_loop import descend
 from pdcc.inference.isolation import isolated
 from pdcc.inference.processes import TIMEOUT, Processes
+from pdcc.models import AnnotationModel, Membership, make_confusion
 
 CPU = torch.device("cpu")
+N = M = 10_000
+D, K, VOLUME = 512, 10, 1e-2
+
+
+def world():
+    g = torch.Generator().manual_seed(0)
+    i, j = torch.randint(N, (2, M), generator=g)
+    return PairTensors(torch.randn(N, D, generator=g), i, j, (torch.rand(M, generator=g) < 0.1).float())
+
+
+def stepper(pairs, processes):
+    """A function that takes the training step of ``fit`` on the pairs numbered ``index``, shared by ``processes``."""
+    torch.manual_seed(0)
+    model = AnnotationModel(Membership(D, K, (512, 512)), make_confusion("sigmoid", K), n_pairs=M, volume=VOLUME)
+    guide = map_guide(model)
+    with isolated(0, CPU):
+        guide(pairs.batch(torch.arange(2)))  # lays out its parameters
+    optimizer = make_optimizer(model, guide, FitConfig())
+
+    def step(index):
+        batch, share = processes.batch(pairs, index)
+        return descend(optimizer, negative_elbo(model, guide, batch) / (M / share), processes.sum_gradients)
+
+    return step
 
 
 def seconds(step, index, repeats):
@@ -35,7 +61,7 @@ def work(rank, size, place, rounds):
         "gloo", init_method=f"file://{place}/store", rank=rank, world_size=size, timeout=TIMEOUT
     )
     pairs = world()
-    alone, together = ours_with(pairs, Processes()), ours_with(pairs, Processes.here(CPU))
+    alone, together = stepper(pairs, Processes()), stepper(pairs, Processes.here(CPU))
     for batch, repeats in ((128, 20), (1024, 6), (8192, 2)):
         index, rows = torch.arange(batch), []
         for number in range(rounds + 1):  # the first round warms up

@@ -20,9 +20,7 @@ from pyro.infer import SVI, Trace_ELBO
 from pdcc import VolMaxDCC, datasets, metrics
 from pdcc.annotators import draw_pairs, machine_annotator
 from pdcc.inference import FitConfig, PairTensors, make_optimizer, map_guide, negative_elbo
-from pdcc.inference.epoch_loop import descend
 from pdcc.inference.isolation import isolated
-from pdcc.inference.processes import Processes
 from pdcc.models import AnnotationModel, Membership, make_confusion
 
 N = M = 10_000
@@ -38,11 +36,6 @@ def world():
 
 def ours(pairs, form="sigmoid"):
     """A function that takes pdcc's own training step on the pairs numbered ``index``."""
-    return ours_with(pairs, Processes(), form)
-
-
-def ours_with(pairs, processes, form="sigmoid"):
-    """The same, shared by ``processes``."""
     torch.manual_seed(0)
     model = AnnotationModel(Membership(D, K, (512, 512)), make_confusion(form, K), n_pairs=M, volume=VOLUME)
     guide = map_guide(model)
@@ -51,9 +44,11 @@ def ours_with(pairs, processes, form="sigmoid"):
     optimizer = make_optimizer(model, guide, FitConfig())
 
     def step(index, exact=False):
-        batch, share = processes.batch(pairs, index, exact_volume=exact)
-        loss = negative_elbo(model, guide, batch) / (M / share)
-        return descend(optimizer, loss, processes.sum_gradients)
+        optimizer.zero_grad(set_to_none=True)
+        loss = negative_elbo(model, guide, pairs.batch(index, exact_volume=exact)) / M
+        loss.backward()
+        optimizer.step()
+        return loss
 
     return step
 
