@@ -155,15 +155,12 @@ class Processes:
             raise error
         if length < 0:
             raise FirstProcessError("The first process ended with an error.")
-        told = (
-            torch.zeros(int(length), dtype=torch.uint8)
-            if not done
-            else torch.frombuffer(bytearray(done), dtype=torch.uint8)
-        )
-        told = told.to(self.device)
-        if length:
-            with _heard():
-                distributed.broadcast(told, 0)
+        if not length:
+            return b""
+        payload = bytearray(done) if self.first else bytearray(int(length))
+        told = torch.frombuffer(payload, dtype=torch.uint8).to(self.device)
+        with _heard():
+            distributed.broadcast(told, 0)
         return told.cpu().numpy().tobytes()
 
     def check_same(self, digest: bytes, what: str) -> None:

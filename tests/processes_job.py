@@ -13,8 +13,9 @@ from torch import distributed
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from pdcc import VolMaxDCC
-from pdcc.errors import LostProcessError
+from pdcc.errors import FirstProcessError, LostProcessError
 from pdcc.inference import FitConfig, PairTensors, fit, map_guide
+from pdcc.inference.processes import Processes
 from pdcc.models import AnnotationModel, Membership, make_confusion
 
 STEPS = 50
@@ -92,6 +93,10 @@ def blobs():
     return 3 * np.eye(3)[y] + rng.normal(size=(60, 3)), pairs, y[pairs[:, 0]] == y[pairs[:, 1]]
 
 
+def fails() -> bytes:
+    raise Interrupted
+
+
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -113,6 +118,12 @@ def main(rank: int, size: int, place: Path) -> None:
         steps_of("stochastic", WHOLE, 100 + rank)
     except ValueError as error:
         found["other data"] = np.array(str(error))
+    here = Processes.here(torch.device("cpu"))
+    found["told"] = np.array(here.once(lambda: b"by the first").decode())
+    try:
+        here.once(fails)
+    except (Interrupted, FirstProcessError) as error:
+        found["failed"] = np.array(type(error).__name__)
     np.savez(place / f"{rank}.npz", **found)
     try:
         steps_of(*CASES["stochastic"], stop=die if rank else None, checkpoint=place / "together.state")

@@ -104,6 +104,11 @@ def test_processes_with_other_data_are_told(together):
         assert "expected the same in all 2 processes, found that process 2" in str(found["other data"])
 
 
+def test_what_the_first_process_does_for_all_or_cannot_do_is_known_to_all(together):
+    assert {str(found["told"]) for found in together[1]} == {"by the first"}
+    assert [str(found["failed"]) for found in together[1]] == ["Interrupted", "FirstProcessError"]
+
+
 def test_one_process_alone_exchanges_nothing():
     train, _ = problem()
     here = Processes.here(torch.device("cpu"))
