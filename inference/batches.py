@@ -39,7 +39,7 @@ class PairTensors:
 
     def to(self, device: torch.device) -> "PairTensors":
         """The same pairs on another device."""
-        return replace(self, **{name: value.to(device) for name, value in self.tensors().items()})
+        return replace(self, **{name: onto(value, device) for name, value in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """The parts there are, by name."""
@@ -62,7 +62,14 @@ class PairTensors:
 def epoch_order(n_pairs: int, seed: int, epoch: int, device: torch.device) -> Tensor:
     """A permutation of the pairs that depends on (seed, epoch) alone, so that a resumed epoch repeats itself."""
     generator = torch.Generator().manual_seed((seed * 1_000_003 + epoch) % (1 << 63))
-    return torch.randperm(n_pairs, generator=generator).to(device)
+    return onto(torch.randperm(n_pairs, generator=generator), device)
+
+
+def onto(tensor: Tensor, device: torch.device) -> Tensor:
+    """The tensor on a device; from the host to a GPU by way of pinned memory, so that nobody waits for the copy."""
+    if device.type == "cuda" and tensor.device.type == "cpu":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def index_batches(order: Tensor, size: int, *, least: int) -> list[Tensor]:

@@ -26,12 +26,17 @@ class Run:
     history: list[dict[str, float]] = field(default_factory=list)
 
 
-def descend(optimizer: torch.optim.Optimizer, loss: Tensor) -> Tensor:
-    """One step down ``loss``; returns it without its graph."""
+# Sums the gradients of all processes, in place, and their losses.
+Together = Callable[[torch.optim.Optimizer, Tensor], Tensor]
+
+
+def descend(optimizer: torch.optim.Optimizer, loss: Tensor, together: Together | None = None) -> Tensor:
+    """One step down ``loss``, or down the sum of all processes' losses; returns it without its graph."""
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
+    loss = loss.detach() if together is None else together(optimizer, loss.detach())
     optimizer.step()
-    return loss.detach()
+    return loss
 
 
 def snapshot(module: nn.Module) -> dict[str, Tensor]:

@@ -1,5 +1,6 @@
 """The one training loop: stochastic variational inference of any Pyro model of pair batches."""
 
+import contextlib
 import logging
 import math
 import time
@@ -14,11 +15,12 @@ from torch import nn
 from tqdm.auto import tqdm
 
 from pdcc.inference.batches import PairTensors, epoch_order, index_batches
-from pdcc.inference.checkpoint import fingerprint, load_checkpoint, save_checkpoint
+from pdcc.inference.checkpoint import end_together, fingerprint, go_on_together, kept_when_lost, save_checkpoint
 from pdcc.inference.elbo import negative_elbo
 from pdcc.inference.epoch_loop import descend
 from pdcc.inference.isolation import isolated
 from pdcc.inference.predict import Probe, probe
+from pdcc.inference.processes import Processes
 from pdcc.inference.training_state import FitConfig, FitStatus, TrainingState, under
 from pdcc.models.membership import NetworkMembership
 
@@ -77,21 +79,26 @@ def fit(
 
     The epoch kept is the one that predicts ``held_out`` best, or the last where there is none; with ``judge``, the one whose model
     it scores lowest. With ``checkpoint``, the state is written there every few seconds; a run that finds such a file goes on
-    from it and, on the same machine, ends at the same bits as one that was never stopped.
+    from it and, on the same machine, ends at the same bits as one that was never stopped. In a process group of torch, all
+    processes must call this with the same arguments: they share each batch, and the first one writes the checkpoint.
     """
+    processes = Processes.here(pairs.x.device)
+    if not processes.first:
+        checkpoint, progress = None, False
     with (
         isolated(config.seed, pairs.x.device, small=not isinstance(model.membership, NetworkMembership)),
         tqdm(total=config.epochs, desc=label, disable=not progress, leave=False) as bar,
+        contextlib.ExitStack() as ending,
     ):
         guide(pairs.batch(torch.arange(min(2, len(pairs)), device=pairs.x.device)))  # lays out the guide's parameters
         run = TrainingState(torch.nn.ModuleDict({"model": model, "guide": guide}), make_optimizer(model, guide, config))
         run.total = torch.zeros((), dtype=torch.float64, device=pairs.x.device)
         run.good = run.full_state()
-        mark = {} if checkpoint is None else fingerprint(run, config, pairs, held_out)
-        resumed_at = None
-        if checkpoint is not None and checkpoint.exists():
-            load_checkpoint(run, checkpoint, mark)
-            resumed_at = run.steps
+        mark = {} if checkpoint is None and processes.alone else fingerprint(run, config, pairs, held_out)
+        go_on_together(run, checkpoint, mark, processes)
+        ending.enter_context(kept_when_lost(run, checkpoint, mark))
+        resumed_at = run.steps if run.steps or run.outcome is not None else None
+        if resumed_at is not None:
             if run.outcome is None:
                 logger.info(
                     "%s: resumed at step %d, in epoch %d of at most %d", label, resumed_at, run.epoch + 1, config.epochs
@@ -99,19 +106,21 @@ def fit(
             bar.update(run.epoch)
         elif held_out is not None and not config.keep_last and judge is None:
             # A start that no epoch improves on is kept.
-            run.start_held_out = probe(model, guide, held_out).nll
+            (run.start_held_out,) = processes.agree([probe(model, guide, held_out).nll])
             run.best, run.best_held_out = run.snapshot(), _finite(run.start_held_out)
         if config.epochs == 0:
             run.outcome = (FitStatus.START_KEPT, "Kept the start as it is.")
-        saved = time.monotonic()
+        saved, weight = time.monotonic(), pairs.total_weight
 
         while run.outcome is None:
             model.train()
             order = epoch_order(len(pairs), config.seed, run.epoch, pairs.x.device)
             parts = index_batches(order, config.batch_size, least=2 * model.membership.n_clusters)
             for index in parts[run.step :]:
-                batch = pairs.batch(index, exact_volume=config.exact_volume)
-                run.total += descend(run.optimizer, negative_elbo(model, guide, batch) / pairs.total_weight)
+                batch, share = processes.batch(pairs, index, exact_volume=config.exact_volume)
+                processes.draw_own_noise(config.seed, run.steps)
+                loss = negative_elbo(model, guide, batch) / (weight / share)
+                run.total += descend(run.optimizer, loss, processes.sum_gradients)
                 run.step += 1
                 run.steps += 1
                 if checkpoint is not None and time.monotonic() - saved > CHECKPOINT_SECONDS:
@@ -121,14 +130,16 @@ def fit(
             now = probe(model, guide, pairs if held_out is None else held_out)
             if judge is not None:
                 now = replace(now, nll=judge(model))
+            now, mean_loss = _agreed(processes, now, float(run.total) / len(parts))
             early = (held_out is not None or judge is not None) and not config.keep_last
             probed = held_out is not None or judge is not None
-            _close_epoch(run, now, float(run.total) / len(parts), early, probed, model.volume > 0, config)
+            _close_epoch(run, now, mean_loss, early, probed, model.volume > 0, config)
             if run.history:
                 bar.set_postfix({k: f"{v:.4f}" for k, v in run.history[-1].items() if k != "epoch"})
             bar.update(1)
 
         run.modules.load_state_dict(run.best or under("module/", run.good))
+        end_together(run, processes)
         model.eval()
         if checkpoint is not None:
             save_checkpoint(run, checkpoint, mark)
@@ -138,6 +149,12 @@ def fit(
     )  # one of many that are compared: of no interest by itself
     (logger.warning if status is FitStatus.DIVERGED else say)("%s: %s", label, message)
     return FitResult(status, message, run.best_held_out, run.best_epoch, run.history, resumed_at, run.start_held_out)
+
+
+def _agreed(processes: Processes, now: Probe, loss: float) -> tuple[Probe, float]:
+    """What the first process found at the end of an epoch, in all."""
+    nll, log_volume, smallest, loss = processes.agree([now.nll, now.log_volume, now.smallest_eigenvalue, loss])
+    return Probe(nll, log_volume, smallest), loss
 
 
 def _finite(nll: float) -> float:

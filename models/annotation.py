@@ -13,6 +13,7 @@ from torch.distributions import constraints
 from pdcc.models.membership import Membership
 from pdcc.models.modules import Module, stacked
 from pdcc.models.objective import similar_logits, taken_for, volume_factor
+from pdcc.models.volume import Pool
 
 
 class GradedBernoulli(dist.Bernoulli):  # type: ignore[misc]
@@ -32,6 +33,7 @@ class PairBatch:
     x_all: all N items where the volume is to be exact, else None (it is then estimated from x).
     annotator: which annotator answered, (b,), where the confusion tells annotators apart; else None.
     weight: how much each answer counts, (b,); None: once.
+    pool: sums a tensor over the processes that share a batch, of which this is one's part; None: it is all of it.
     """
 
     x: Tensor
@@ -41,6 +43,7 @@ class PairBatch:
     x_all: Tensor | None = None
     annotator: Tensor | None = None
     weight: Tensor | None = None
+    pool: Pool | None = None
 
 
 class AnnotationModel(Module):
@@ -114,7 +117,7 @@ class AnnotationModel(Module):
             pyro.sample("similar", answer(logits=logits), obs=batch.similar)
 
         # Outside the plate: a minibatch scales the likelihood by M/b and the volume not at all.
-        pyro.factor("volume", volume_factor(counted, self.total_weight, self.volume))
+        pyro.factor("volume", volume_factor(counted, self.total_weight, self.volume, batch.pool))
 
         if self.partition_weight > 0:
             self._unsupervised_annotator(f, batch.rows)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from pdcc.models.volume import log_volume
+from pdcc.models.volume import Pool, log_volume
 
 
 def similar_logits(left: Tensor, right: Tensor, agreement: Tensor) -> Tensor:
@@ -39,11 +39,11 @@ def answer_nll(logits: Tensor, similar: Tensor) -> Tensor:
     return binary_cross_entropy_with_logits(logits, similar.to(logits).expand_as(logits), reduction="none")
 
 
-def volume_factor(memberships: Tensor, total_weight: float, volume: float) -> Tensor:
-    """W lambda logdet(F'F / n) for memberships F (..., n, K), in F's precision; 0 without a volume."""
+def volume_factor(memberships: Tensor, total_weight: float, volume: float, pool: Pool | None = None) -> Tensor:
+    """W lambda logdet(F'F / n) for memberships F (..., n, K), in F's precision; 0 without a volume. pool: see ``log_volume``."""
     if volume == 0:
         return memberships.new_zeros(memberships.shape[:-2])
-    return (total_weight * volume * log_volume(memberships)).to(memberships)
+    return (total_weight * volume * log_volume(memberships, pool)).to(memberships)
 
 
 def taken_for(memberships: Tensor, columns: Tensor) -> Tensor:

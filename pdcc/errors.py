@@ -63,6 +63,14 @@ class TemporaryOracleError(RuntimeError):
         self.after = float(after)
 
 
+class LostProcessError(RuntimeError):
+    """Of several processes that train one model, another one ended or no longer answers: this one cannot go on either."""
+
+
+class FirstProcessError(LostProcessError):
+    """The first of several processes raised an error, which it tells by itself."""
+
+
 class InfeasibleError(ValueError):
     """The answers cannot all be kept, or greedy assignment found no way to: which one is first in the way, and the fix."""
 

@@ -10,7 +10,9 @@ from typing import Any
 import typer
 
 from pdcc.cli import fit, diagnose, asking, machines, studies  # isort: skip  (the order of --help)
-from pdcc.cli.app import app, say
+from pdcc.cli.app import app, complain, say
+from pdcc.cli.together import joined, n_processes, rank, speaks
+from pdcc.errors import FirstProcessError, LostProcessError
 from pdcc.label.command import label
 from pdcc.report.command import report
 
@@ -29,12 +31,15 @@ USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: one sentence on stderr for an error, no traceback unless --debug."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    command = next((a for a in arguments if not a.startswith("-")), "")
     try:
-        code = app(arguments, standalone_mode=False)
+        with joined(command):
+            code = app(arguments, standalone_mode=False)
     except typer.Exit as stop:
         code = stop.exit_code
     except USAGE_ERROR as error:
-        error.show()
+        if speaks():
+            error.show()
         code = 2
     except (KeyboardInterrupt, typer.Abort):
         code = 130
@@ -43,8 +48,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         full = isinstance(error, OSError) and error.errno in NO_ROOM
         cure = ". Nothing that was there is lost: make room, then go on with the same command." if full else ""
-        say(f"pdcc: {error}{cure}", err=True)
+        complain(f"pdcc: {error}{cure}", error)
         code = 3 if full else 2
+    except FirstProcessError:
+        code = 2
+    except LostProcessError as error:
+        if "--debug" in arguments:
+            raise
+        cure = "Go on with the same command and --resume, with any number of processes."
+        complain(f"pdcc: process {rank() + 1} of {n_processes()}: {error} {cure}", error)
+        code = 4
     finally:
         log = logging.getLogger("pdcc")
         log.handlers.clear()
@@ -52,7 +65,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if code == 130:
         go_on = (
             "Go on with the same command and --resume."
-            if next((a for a in arguments if not a.startswith("-")), "") == "fit"
+            if command == "fit"
             else "The same command goes on where it was, or begins anew."
         )
         say(f"Interrupted. {go_on}", err=True)

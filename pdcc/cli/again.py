@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdcc.cli.app import say
+from pdcc.cli.together import begun, rank
 
 if TYPE_CHECKING:
     from pdcc.auto.again import Changes
@@ -43,7 +44,6 @@ def go_on(
     from pdcc.estimator import VolMaxDCC
     from pdcc.storage import run as runs
     from pdcc.storage.files import file_hash
-    from pdcc.storage.lock import claimed
     from pdcc.storage.model import read_description
 
     expect(bool(added), "--add", "a file of new answers beside --from", "none", "Name it: --add more.csv.")
@@ -89,13 +89,14 @@ def go_on(
     before = estimator.fitted_
     estimator.set_params(**{k: v for k, v in options.items() if (k, v) != ("epochs", "auto")}, n_clusters=K)
     data = estimator.check_refit(data)
-    with claimed(output):
-        if not runs.begin(output, plan, options, resume=resume, overwrite=overwrite):
+    with begun(output, plan, options, resume=resume, overwrite=overwrite) as work:
+        if not work:
             say(f"{output}: this run had already finished.")
             return
         estimator.refit_data(data, checkpoints=output / runs.CHECKPOINTS)
-        whole = _all_read(runs.reading_of(earlier), reads)
-        runs.finish(output, *estimator.described(), data, plan, options, read=whole)
+        if rank() == 0:
+            whole = _all_read(runs.reading_of(earlier), reads)
+            runs.finish(output, *estimator.described(), data, plan, options, read=whole)
     say(str(estimator.report_))
     say(str(estimator.changes_))
     if accuracy and estimator.changes_ is not None:
@@ -137,7 +138,7 @@ def _accuracy(earlier: "tuple[Fitted, PairData]", now: "tuple[Fitted, PairData]"
 
     same = not len(changes.moved) and not changes.n_new_items
     found = [
-        judge_labels(fitted, data, quick=True, progress=sys.stderr.isatty())
+        judge_labels(fitted, data, quick=True, progress=sys.stderr.isatty() and rank() == 0)
         for fitted, data in ([now] if same else [earlier, now])
     ]
     words = [str(one.accuracy) if one.accuracy else f"no claim ({one.reason})" for one in found]

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from pdcc.cli.together import speaks
 from pdcc.errors import printable
 
 app = typer.Typer(
     name="pdcc",
     help="Probabilistic deep constrained clustering: memberships from features and noisy same/different answers.",
-    epilog="Start with: pdcc demo. Exit codes: 0 done, 1 a check failed (with --strict), 2 bad input, 3 no space left, 130 interrupted (everything so far is kept).",
+    epilog="Start with: pdcc demo. Exit codes: 0 done, 1 a check failed (with --strict), 2 bad input, 3 no space left, 4 a process of several was lost, 130 interrupted (everything so far is kept).",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -38,8 +39,15 @@ IdColumn = Annotated[
 
 
 def say(text: str, err: bool = False) -> None:
-    """Print text, some of it from users, as a terminal may show it."""
-    typer.echo(printable(text), err=err)
+    """Print text, some of it from users, as a terminal may show it; of several processes the first does."""
+    if speaks():
+        typer.echo(printable(text), err=err)
+
+
+def complain(text: str, error: Exception) -> None:
+    """Print a sentence about an error, if it is this process's to say."""
+    if speaks(error):
+        typer.echo(printable(text), err=True)
 
 
 class Printable(logging.Formatter):
@@ -67,6 +75,6 @@ def options(
 ) -> None:
     """Cluster items from features and noisy same/different answers."""
     log = logging.getLogger("pdcc")
-    log.handlers[:] = [handler := logging.StreamHandler(sys.stderr)]
+    log.handlers[:] = [handler := logging.StreamHandler(sys.stderr) if speaks() else logging.NullHandler()]
     handler.setFormatter(Printable("%(message)s"))
     log.setLevel(logging.ERROR if quiet else logging.INFO)

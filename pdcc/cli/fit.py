@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pdcc.cli.app import Features, IdColumn, Run, Seed, app, say
+from pdcc.cli.together import begun, rank
 
 
 @app.command()
@@ -85,7 +86,6 @@ def fit(
     from pdcc.errors import expect
     from pdcc.estimator import VolMaxDCC
     from pdcc.storage import run as runs
-    from pdcc.storage.lock import claimed
 
     usual = {
         "format": "auto",
@@ -125,12 +125,13 @@ def fit(
     estimator.check(data.n_items)
     runs.check_apart(output, [features, pairs])
     source = runs.Source.of(features, pairs, id_column, reading)
-    with claimed(output):
-        if not runs.begin(output, source, params, resume=resume, overwrite=overwrite):
+    with begun(output, source, params, resume=resume, overwrite=overwrite) as work:
+        if not work:
             say(f"{output}: this run had already finished.")
             return
         estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
-        runs.finish(output, *estimator.described(), data, source, params, read=read)
+        if rank() == 0:
+            runs.finish(output, *estimator.described(), data, source, params, read=read)
     named = "" if id_column is None else f" --id-column {id_column}"
     if estimator.selection_ is not None:
         say(estimator.selection_.reason)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import load, save
 from torch import Tensor
 
 from pdcc.errors import ArtifactError
@@ -122,6 +122,13 @@ def pack_state(tensors: dict[str, Tensor], meta: dict[str, Any]) -> bytes:
     """The content of such a file; one metadata key, since several come in an order that differs between processes."""
     owned = {name: value.detach().to("cpu").contiguous().clone() for name, value in tensors.items()}
     return cast(bytes, save(owned, metadata={FORMAT: json.dumps(meta)}))
+
+
+def unpack_state(payload: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Undo ``pack_state``, for bytes that this program made: the header of safetensors is its length and JSON."""
+    length = int.from_bytes(payload[:8], "little")
+    header = json.loads(payload[8 : 8 + length])["__metadata__"]
+    return load(payload), json.loads(header[FORMAT])
 
 
 def load_state(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
