@@ -66,6 +66,7 @@ def one_fit(data, seed):
     """One default fit in this process: CPU seconds, those of its parts, accuracy, and a hash of the memberships."""
     from importlib import import_module
 
+    import pdcc
     from pdcc import VolMaxDCC, metrics
     from pdcc.annotators import draw_pairs
 
@@ -83,15 +84,24 @@ def one_fit(data, seed):
     parts = {name: spent.get(name, 0.0) for name in PARTS}
     parts["all else"] = seconds - sum(parts.values())
     bits = hashlib.sha256(np.ascontiguousarray(est.memberships_).tobytes()).hexdigest()[:12]
-    return {"seconds": seconds, "parts": parts, "accuracy": metrics.acc(y, est.labels_), "bits": bits}
+    return {
+        "from": pdcc.__file__,
+        "seconds": seconds,
+        "parts": parts,
+        "accuracy": metrics.acc(y, est.labels_),
+        "bits": bits,
+    }
 
 
 def in_process(data, seed, site=None):
     """``one_fit`` in a new process, with the package of this environment or the one in the directory ``site``."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"} | ({} if site is None else {"PYTHONPATH": site})
-    command = [sys.executable, "-W", "ignore", __file__, "--one", data, str(seed)]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-W", "ignore", __file__, "--one", data, str(seed), site or ""]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    found = json.loads(done.stdout.splitlines()[-1])
+    if site is not None and not found["from"].startswith(site):
+        raise ImportError(f"--against: expected a directory that holds the package pdcc, found {site}.")
+    return found
 
 
 def main():
@@ -99,10 +109,13 @@ def main():
     parser.add_argument("--data", nargs="+", choices=list(DATA), default=list(DATA))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--against")
-    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--one", nargs=3, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.one:
-        print(json.dumps(one_fit(args.one[0], int(args.one[1]))))
+        data, seed, site = args.one
+        if site:
+            sys.path.insert(0, site)
+        print(json.dumps(one_fit(data, int(seed))))
         return
     for data in args.data:
         found = []
