@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from pyro import poutine
+from pyro.infer.autoguide import AutoDelta
 from pyro.nn import PyroModule
 from pyro.poutine.util import site_is_subsample
 from torch import Tensor
@@ -16,8 +17,10 @@ def negative_elbo(model: PyroModule, guide: PyroModule, *args: Any) -> Tensor:
     """
     drawn = poutine.trace(guide).get_trace(*args)
     replayed = poutine.trace(poutine.replay(model, trace=drawn)).get_trace(*args)
-    model_density, guide_density = sum(_log_densities(replayed)), sum(_log_densities(drawn))
-    return cast(Tensor, guide_density - model_density)
+    model_density = sum(_log_densities(replayed))
+    if isinstance(guide, AutoDelta):  # log q is 0 at every value it draws
+        return cast(Tensor, -model_density)
+    return cast(Tensor, sum(_log_densities(drawn)) - model_density)
 
 
 def _log_densities(trace: poutine.Trace) -> list[Tensor]:

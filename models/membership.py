@@ -16,8 +16,9 @@ def drop(h: Tensor, p: float) -> Tensor:
         return nn.functional.dropout(h, p)
     dropped = min(max(round(256 * p), 1), 255)
     words = torch.empty((*h.shape[:-1], -(-h.shape[-1] // 8)), dtype=torch.int64).random_(-(2**63), None)
-    kept = words.view(torch.uint8)[..., : h.shape[-1]] >= dropped
-    return h * kept * (256 / (256 - dropped))
+    # One factor of h's own type: products of two types are computed a piece at a time, forward and backward.
+    kept = words.view(torch.uint8)[..., : h.shape[-1]].to(h.dtype).ge_(dropped).mul_(256 / (256 - dropped))
+    return h * kept
 
 
 class Dropout(nn.Dropout):

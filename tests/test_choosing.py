@@ -8,6 +8,7 @@ from helpers import make_blobs
 
 from pdcc import PairData, VolMaxDCC, metrics, select_n_clusters
 from pdcc.annotators import answer_by_labels, answer_through, draw_pairs
+from pdcc.auto import initialise
 from pdcc.auto.calibration import AUTO_VOLUME, FEWEST_NEW
 from pdcc.auto.initialise import STARTS, Partitioner, grouped, make_start, make_ways
 from pdcc.auto.rules import choose, specifications, within_reach
@@ -128,6 +129,22 @@ def test_enough_annotators_are_folds_instead_of_items():
             assert bool(np.intersect1d(train.annotator, test.annotator).size) != kept
             seen, new = np.union1d(train.i, train.j), np.union1d(test.i, test.j)
             assert bool(np.intersect1d(seen, new).size) == kept
+
+
+def test_guided_kmeans_is_found_once_for_the_same_answers(monkeypatch):
+    """Scalings are compared by it on the folds that starts are compared on: the longest part of both."""
+    _X, _y, data = hidden_direction()
+    way = Partitioner(data.features.astype(np.float32), 3, 0)
+    calls = []
+    monkeypatch.setattr(initialise, "kmeans", lambda *args, **options: calls.append(1) or kmeans(*args, **options))
+    first = way.make("guided", data)
+    n_runs = len(calls)
+    assert n_runs == initialise.GUIDED
+    np.testing.assert_array_equal(way.make("guided", replace(data, i=data.i.copy())), first)
+    assert len(calls) == n_runs
+    for others in (replace(data, similar=~data.similar), replace(data, weight=1.0 + data.similar)):
+        way.make("guided", others)
+    assert len(calls) == 3 * n_runs
 
 
 def test_an_unlucky_run_is_not_taken(monkeypatch):

@@ -6,6 +6,8 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -123,7 +125,8 @@ def test_true_and_false_and_quiet(files, capfd):
 
 def test_version(capsys):
     assert pdcc("--version") == 0
-    assert capsys.readouterr().out.strip() == "0.1.0"
+    declared = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]["version"]
+    assert capsys.readouterr().out.strip() == declared
 
 
 def test_resume_with_no_run_starts_one(files):

@@ -148,6 +148,21 @@ def test_no_import_points_downstream():
     assert not unused, f"listed as delegated, and imported no longer: {sorted(unused)}"
 
 
+def imports_of(package: str, root: Path) -> set[str]:
+    """Our modules that import a third party's package, anywhere in them, by any of its names."""
+    found = set()
+    for module, path in sources(root).items():
+        for _, node in imports(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [str(node.module)]
+            found |= {module for name in names if name.split(".")[0].split("_")[0] == package}
+    return found
+
+
+def test_one_module_knows_arviz():
+    """A new version of ArviZ is then one file's work; arviz_base and its like are names of newer versions."""
+    assert imports_of("arviz", ROOT) == {"pdcc.posterior.arviz_calls"}
+
+
 def test_every_room_is_lived_in():
     modules = sources(ROOT)
     assert {name for name in ROOM if f"pdcc.{name}" not in modules} == set()

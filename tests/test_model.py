@@ -13,6 +13,7 @@ from pyro.infer import Trace_ELBO
 
 from pdcc.inference import PairTensors, map_guide, negative_elbo
 from pdcc.models import AnnotationModel, Membership, make_confusion, similar_logits
+from pdcc.models.membership import drop
 from pdcc.models.volume import JITTER
 
 N, D, K, M, B = 40, 5, 3, 90, 16
@@ -112,12 +113,34 @@ def test_log_joint_and_gradient_are_the_papers(world, form, exact, whole, partit
 
     ours = -negative_elbo(model, guide, batch)
     assert ours.item() == pytest.approx(-Trace_ELBO().differentiable_loss(model, guide, batch).item(), rel=1e-12)
+    by_pyro = torch.autograd.grad(-Trace_ELBO().differentiable_loss(model, guide, batch), parameters)
     theirs = plain_log_joint(model, guide, form, world, index, exact, partition)
     assert ours.item() == pytest.approx(theirs.item(), rel=1e-10)
     mine = torch.autograd.grad(ours, parameters)
     plain = torch.autograd.grad(theirs, parameters)
     for a, b in zip(mine, plain, strict=True):
         assert (a - b).norm() <= 1e-10 * max(b.norm(), 1.0)
+    for a, b in zip(mine, by_pyro, strict=True):
+        assert (a - b).norm() <= 1e-13 * max(b.norm(), 1.0)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.999])
+def test_dropped_units_are_zero_and_the_others_scaled_up(p, dtype):
+    """One byte decides about one number: 100 of them in words of eight, so that four of each row are left over."""
+    h = torch.randn(500, 100, dtype=dtype, requires_grad=True, generator=torch.Generator().manual_seed(0))
+    torch.manual_seed(0)
+    out = drop(h, p)
+    torch.manual_seed(0)
+    words = torch.empty((500, 13), dtype=torch.int64).random_(-(2**63), None)
+    dropped = min(round(256 * p), 255)
+    kept = words.view(torch.uint8)[:, :100] >= dropped
+    assert out.dtype == dtype
+    assert torch.equal(out, h * kept * (256 / (256 - dropped)))
+    (gradient,) = torch.autograd.grad(out.sum(), h)
+    assert torch.equal(gradient, kept * torch.tensor(256 / (256 - dropped), dtype=dtype))
+    share, rate = float(kept.double().mean()), 1 - dropped / 256
+    assert abs(share - rate) < 5 * (rate * (1 - rate) / kept.numel()) ** 0.5  # five standard errors
 
 
 def test_trace_shows_plate_observation_and_factor(world):

@@ -348,7 +348,7 @@ def test_starts_of_refits_are_numbered_like_the_partition():
 
 
 def test_users_do_not_read_what_arviz_says_about_its_own_future():
-    code = "from pdcc.posterior.inference_data import import_arviz; print(import_arviz().__name__)"
+    code = "from pdcc.posterior.arviz_calls import import_arviz; print(import_arviz().__name__)"
     command = [sys.executable, "-W", "error::FutureWarning", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "arviz", done.stderr

@@ -35,7 +35,7 @@ from pdcc.models import (
     normal_weights_,
 )
 from pdcc.models.confusion import RatesPriorConfusion
-from pdcc.posterior.inference_data import import_arviz
+from pdcc.posterior.arviz_calls import import_arviz
 
 N, M, K, D, R = 40, 200, 3, 4, 2
 FORMS = {

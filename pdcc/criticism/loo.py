@@ -1,6 +1,5 @@
 """Leave-one-out predictive accuracy by Pareto-smoothed importance sampling (PSIS-LOO), through ArviZ."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +7,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pdcc.posterior.inference_data import import_arviz, read_posterior
+from pdcc.posterior.arviz_calls import array, effective_draws, leave_one_out
+from pdcc.posterior.inference_data import read_posterior
 
 # Stands for an infinite Pareto k.
 WORST_K = 10.0
@@ -47,41 +47,36 @@ def run_loo(idata: Any) -> Loo:
     so the rest give the left-out one away: this measures prediction of *these* annotators, not of new ones.
     """
     posterior = read_posterior(idata)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        arviz = import_arviz()
-        found = arviz.loo(idata, pointwise=True, var_name="similar", scale="log", reff=_efficiency(idata, arviz))
-    said = tuple(dict.fromkeys(" ".join(str(w.message).split()) for w in caught))
-    pointwise = np.asarray(found["loo_i"], dtype=np.float64).ravel()
-    k = np.nan_to_num(np.asarray(found["pareto_k"], dtype=np.float64).ravel(), nan=WORST_K, posinf=WORST_K)
+    found = leave_one_out(idata, "similar", _efficiency(idata))
+    k = np.nan_to_num(found.pareto_k, nan=WORST_K, posinf=WORST_K)
     # Weights that hardly vary have no tail to fit, and ArviZ gives infinity; leaving such an answer out changes nothing.
     k[np.ptp(posterior.log_likelihood, axis=0) < 1e-4] = 0.0
     y = posterior.observed
-    probability = np.where(y, np.exp(pointwise), -np.expm1(pointwise))
+    probability = np.where(y, np.exp(found.pointwise), -np.expm1(found.pointwise))
     return Loo(
         draws=len(posterior.log_likelihood),
-        elpd=float(found["elpd_loo"]),
-        se=float(found["se"]),
-        p_loo=float(found["p_loo"]),
-        pointwise=pointwise,
+        elpd=found.elpd,
+        se=found.se,
+        p_loo=found.p_loo,
+        pointwise=found.pointwise,
         pareto_k=k,
-        good_k=float(found["good_k"]),
+        good_k=found.good_k,
         i=posterior.i,
         j=posterior.j,
         similar=y,
         probability=np.clip(probability, 0.0, 1.0),
-        warnings=tuple(w for w in said if "ArviZ is undergoing" not in w),
+        warnings=found.warnings,
     )
 
 
-def _efficiency(idata: Any, arviz: Any) -> float:
+def _efficiency(idata: Any) -> float:
     """Effective over actual draws, averaged over 100 answers' likelihoods, at most 1."""
     # ArviZ would take every membership of every item instead, which is slow and beside the point.
-    ll = idata.log_likelihood["similar"]
-    if ll.sizes["draw"] < 4:
+    ll = array(idata, "log_likelihood", "similar")
+    if ll.shape[1] < 4:
         return 1.0
-    some = ll.values[..., np.linspace(0, ll.shape[-1] - 1, min(100, ll.shape[-1])).astype(np.int64)]
-    sizes = [arviz.ess(np.exp(column.astype(np.float64)), method="mean") for column in np.moveaxis(some, -1, 0)]
+    some = ll[..., np.linspace(0, ll.shape[-1] - 1, min(100, ll.shape[-1])).astype(np.int64)]
+    sizes = [effective_draws(np.exp(column.astype(np.float64)), method="mean") for column in np.moveaxis(some, -1, 0)]
     good = np.asarray(sizes, dtype=np.float64)
     good = good[np.isfinite(good) & (good > 0)]
     return float(min(1.0, good.mean() / some[..., 0].size)) if len(good) else 1.0

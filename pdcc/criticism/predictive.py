@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from pdcc.arrays import Bools, Float64, Ints
+from pdcc.posterior.arviz_calls import has
 from pdcc.posterior.inference_data import Posterior, read_posterior, take
 
 # More candidate triangles than this are thinned by a random choice of base edges.
@@ -321,7 +322,7 @@ def _triangles(u: Ints, v: Ints, rng: np.random.Generator) -> Ints:
 
 def _seen_as(idata: Any, m: Float64) -> Float64:
     """Distribution of the label an item gets, A m, (N, K), with A such that A'A is about the posterior mean B."""
-    if "confusion" in idata.posterior:
+    if has(idata, "posterior", "confusion"):
         A = take(idata, "posterior", "confusion").mean(axis=(0, 1), dtype=np.float64)
     else:
         B = take(idata, "posterior", "agreement").mean(axis=(0, 1), dtype=np.float64)

@@ -12,6 +12,7 @@ from pdcc.arrays import Bools, Float64
 from pdcc.estimator import VolMaxDCC
 from pdcc.experiments.grid import run_study
 from pdcc.metrics import align
+from pdcc.posterior.arviz_calls import array
 from pdcc.storage.journal import write_table
 
 K, WIDTH = 3, 4
@@ -79,8 +80,8 @@ def run_cell(setting: Setting) -> dict[str, Any]:
     """Fit, draw, and count what intervals cover; clusters are named after the truth in the end."""
     est, F, B, given = fit(setting)
     idata = est.posterior(*given, random_state=setting.seed, **ENGINES[setting.engine])
-    drawn_F = idata.posterior["memberships"].values.reshape(-1, *F.shape).astype(np.float64)
-    drawn_B = idata.posterior["agreement"].values.reshape(-1, K, K)
+    drawn_F = array(idata, "posterior", "memberships").reshape(-1, *F.shape).astype(np.float64)
+    drawn_B = array(idata, "posterior", "agreement").reshape(-1, K, K)
     order = align(F, drawn_F.mean(axis=0))
     drawn_F, drawn_B = drawn_F[:, :, order], drawn_B[:, order][:, :, order]
     upper = np.triu_indices(K)

@@ -1,7 +1,6 @@
-"""ArviZ in and out: draws as InferenceData, and what the checks read from it."""
+"""Draws as ArviZ's InferenceData, and what the checks read from it."""
 
 import json
-import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,6 +14,7 @@ from pdcc.data.pairs import PairData
 from pdcc.inference.variational import SampleStatus
 from pdcc.models import answer_logits
 from pdcc.models.objective import answer_nll
+from pdcc.posterior.arviz_calls import array, build, group_names, has
 from pdcc.posterior.draws import SampleConfig, Sampled, draw_agreement
 from pdcc.posterior.measured import calibration
 from pdcc.posterior.squeeze import IdentifiedSet
@@ -31,14 +31,6 @@ POSTERIOR = "posterior"
 REGULARISED = "regularised (Gibbs) posterior: the volume term weighs as much as so many answers and never washes out, so its intervals are about what the regularised fit would vary by, and too narrow for the truth; without regularised=True this is a posterior"
 
 
-def import_arviz() -> Any:
-    """ArviZ, imported when it is needed, and without what versions before 1.0 say about their own future each time."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        import arviz
-    return arviz
-
-
 def to_inference_data(
     drawn: Sampled, data: PairData, how: SampleConfig, config: TrainConfig, identified: IdentifiedSet
 ) -> Any:
@@ -49,8 +41,6 @@ def to_inference_data(
     Everything of the size draws x pairs is int8 or float32 and filled one draw at a time: 500 draws of 10,000 pairs and items
     and ten clusters come to 225 MB. ``identified``: how far other memberships make every answer as likely, beside the posterior.
     """
-    arviz = import_arviz()
-
     C, S, _, K = drawn.memberships.shape
     M = len(data)
     rng = np.random.default_rng(how.seed)
@@ -97,20 +87,15 @@ def to_inference_data(
         "identified_set": str(identified),
         "seed": how.seed, "settings": json.dumps(asdict(config), default=str), "versions": json.dumps(package_versions()),
     }  # fmt: skip
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="More chains")  # an ensemble's chains may be single members
-        return arviz.from_dict(
-            posterior=posterior,
-            posterior_predictive={"similar": predicted},
-            log_likelihood={"similar": loglik},
-            sample_stats=drawn.stats or None,
-            observed_data={"similar": similar},
-            constant_data=constant,
-            coords=coords,
-            dims=dims,
-            attrs=attrs,
-            posterior_attrs=attrs,
-        )
+    groups = {
+        "posterior": posterior,
+        "posterior_predictive": {"similar": predicted},
+        "log_likelihood": {"similar": loglik},
+        "sample_stats": drawn.stats or {},
+        "observed_data": {"similar": similar},
+        "constant_data": constant,
+    }
+    return build(groups, coords, dims, attrs)
 
 
 @dataclass(frozen=True)
@@ -145,7 +130,7 @@ def read_posterior(idata: Any) -> Posterior:
         for name in names:
             take(idata, group, name)
     for name in ("soft", "weight"):
-        if name in idata.constant_data:
+        if has(idata, "constant_data", name):
             raise ValueError(
                 f"idata: expected plain answers that count alike, found answers with {name}. Draw a posterior of the plain ones to check it."
             )
@@ -163,16 +148,15 @@ def read_posterior(idata: Any) -> Posterior:
             f"idata: expected finite log-likelihoods, found {ll[:, row].min()} for pair {row}. Keep probabilities away from 0 and 1, or fit again."
         )
     annotator = (
-        take(idata, "constant_data", "annotator").astype(np.int64) if "annotator" in idata.constant_data else None
+        take(idata, "constant_data", "annotator").astype(np.int64) if has(idata, "constant_data", "annotator") else None
     )
     return Posterior(y.astype(bool), i, j, annotator, ll)
 
 
 def take(idata: Any, group: str, name: str) -> NDArray[Any]:
     """The array of one variable, or an error that says what is missing."""
-    if not hasattr(idata, group) or name not in getattr(idata, group):
-        found = ", ".join(idata.groups()) if hasattr(idata, "groups") else type(idata).__name__
+    if not has(idata, group, name):
         raise ValueError(
-            f"idata: expected an arviz.InferenceData with the variable {name!r} in group {group!r}, found {found}. Make it with pdcc's posterior."
+            f"idata: expected an arviz.InferenceData with the variable {name!r} in group {group!r}, found {group_names(idata)}. Make it with pdcc's posterior."
         )
-    return np.asarray(getattr(idata, group)[name].values)
+    return array(idata, group, name)

@@ -11,8 +11,8 @@ from pdcc.fitted import Fitted
 from pdcc.inference.hmc import hmc_posterior
 from pdcc.inference.nuts import nuts_posterior
 from pdcc.inference.variational import SampleStatus, svi_posterior
+from pdcc.posterior.arviz_calls import effective_draws, r_hat
 from pdcc.posterior.draws import SampleConfig, Sampled
-from pdcc.posterior.inference_data import import_arviz
 from pdcc.posterior.last_layer import double, last_layer_draws, last_layer_of
 from pdcc.posterior.refits import ensemble_draws, refit
 from pdcc.training import tensors
@@ -65,9 +65,9 @@ def _numbers(drawn: Sampled) -> Float64:
 
 def _worth(drawn: Sampled, sites: str) -> Sampled:
     """HMC's short chains converge where the energy is steady and draws of B and memberships are worth ``WORTH`` independent ones (median)."""
-    arviz, moving = import_arviz(), _numbers(drawn)
+    moving = _numbers(drawn)
     enough = moving.shape[1] >= 4  # fewer cannot be halved
-    each = [float(arviz.ess(moving[..., k])) for k in range(moving.shape[-1])] if enough else []
+    each = [effective_draws(moving[..., k]) for k in range(moving.shape[-1])] if enough else []
     worth = float(np.median(each)) if each else np.nan if moving.shape[-1] else np.inf
     words = f" Draws are worth {worth:.0f} independent ones." if each else ""
     return _said(drawn, drawn.status is SampleStatus.CONVERGED and worth >= WORTH, words, "HMC", sites)
@@ -75,10 +75,10 @@ def _worth(drawn: Sampled, sites: str) -> Sampled:
 
 def _mixed(drawn: Sampled, sites: str) -> Sampled:
     """NUTS converges where r_hat < 1.01 for B and the memberships of a hundred items, and nothing diverged."""
-    arviz, moving = import_arviz(), _numbers(drawn)
+    moving = _numbers(drawn)
     if len(moving) == 1:
         return _said(drawn, False, " One chain cannot show convergence: ask for four.", "NUTS", "")
-    worst = max((float(arviz.rhat(moving[..., k])) for k in range(moving.shape[-1])), default=1.0)
+    worst = max((r_hat(moving[..., k]) for k in range(moving.shape[-1])), default=1.0)
     good = drawn.status is SampleStatus.CONVERGED and worst < CONVERGED
     return _said(drawn, good, f" Largest r_hat {worst:.3f}.", "NUTS", sites)
 
