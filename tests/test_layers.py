@@ -26,6 +26,7 @@ FLOW = (
     ("partition",),
     ("models",),
     ("inference",),
+    ("grid",),
     ("training",),
     ("fitted",),
     ("auto",),
