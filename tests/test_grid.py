@@ -73,7 +73,9 @@ def cell(setting: Setting, killed: Path | None = None) -> dict[str, Any]:
     from pdcc import VolMaxDCC  # only here: it takes seconds in every new process
 
     pairs = pairs[pairs[:, 0] != pairs[:, 1]]
-    est = VolMaxDCC(2, hidden=(4,), epochs=2, dropout=0.5, init="kmeans", random_state=setting.seed, progress=False)
+    est = VolMaxDCC(
+        2, confusion="rates", volume=0.0, scale=None, init="kmeans", hidden=(4,), epochs=2, random_state=setting.seed
+    )  # fmt: skip
     est.fit(X, pairs, pairs[:, 0] % 2 == pairs[:, 1] % 2)
     return {"name": setting.name, "memberships": est.memberships_.ravel().tolist()}
 
