@@ -28,6 +28,7 @@ FLOW = (
     ("inference",),
     ("grid",),
     ("training",),
+    ("together",),
     ("fitted",),
     ("auto",),
     ("estimator", "base", "refitting"),

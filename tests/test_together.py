@@ -2,9 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
+from pdcc import VolMaxDCC, together
+from pdcc.accuracy.folds import fold_fits
+from pdcc.data.pairs import PairData
 from pdcc.inference import FitConfig, PairTensors, fit, map_guide, memberships, point_agreement, warm_start
 from pdcc.inference.together import fit_together, warm_start_together
 from pdcc.models import CONFUSIONS, AnnotationModel, Membership, make_confusion
@@ -118,3 +122,57 @@ def test_starts_are_warmed_at_once_as_they_are_alone():
     for r, net in enumerate(alone):
         warm_start(net, x, labels[r], seed=3 + r)
         torch.testing.assert_close(nets[r](x), net(x), rtol=0, atol=1e-8)
+
+
+OPTIONS = {"confusion": "rates", "volume": 0.0, "scale": "standard", "hidden": (16,), "dropout": 0.0, "random_state": 0}
+
+
+def forbid(*_):
+    raise AssertionError("trained one by one")
+
+
+def test_restarts_are_trained_at_once_and_the_best_is_the_same(noisy_blobs, monkeypatch):
+    """Small nets; every restart has its own start, and the one kept is the one that would be kept one by one."""
+    given = noisy_blobs.X, noisy_blobs.answers.pairs, noisy_blobs.answers.similar
+    with monkeypatch.context() as patch:
+        patch.setattr(together, "SMALL", 0)
+        alone = VolMaxDCC(3, n_init=4, epochs=6, **OPTIONS).fit(*given)
+    with monkeypatch.context() as patch:
+        patch.setattr(together.Job, "run", forbid)
+        at_once = VolMaxDCC(3, n_init=4, epochs=6, **OPTIONS).fit(*given)
+    np.testing.assert_allclose(at_once.memberships_, alone.memberships_, atol=1e-4)  # float32, 100 steps
+    assert at_once.report_.epochs == alone.report_.epochs
+    first = VolMaxDCC(3, n_init=1, epochs=6, **OPTIONS).fit(*given)
+    assert at_once.history_[-1]["held_out"] <= first.history_[-1]["held_out"] + 1e-6
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_fold_fits_are_trained_at_once(noisy_blobs, monkeypatch, dropout):
+    """Without dropout the same as one by one; with it, other units are dropped, and labels are the same."""
+    given = noisy_blobs.X, noisy_blobs.answers.pairs, noisy_blobs.answers.similar
+    est = VolMaxDCC(3, epochs=8, **OPTIONS | {"dropout": dropout}).fit(*given)
+    data = PairData.from_arrays(*given)
+    with monkeypatch.context() as patch:
+        patch.setattr(together, "SMALL", 0)
+        (alone,) = fold_fits(est.fitted_, data, (0.8,))
+    with monkeypatch.context() as patch:
+        patch.setattr(together.Job, "run", forbid)
+        (at_once,) = fold_fits(est.fitted_, data, (0.8,))
+    assert len(alone.memberships) == 5
+    if dropout == 0:
+        np.testing.assert_allclose(at_once.memberships, alone.memberships, atol=1e-4)
+    else:
+        assert np.abs(at_once.memberships - alone.memberships).max() > 1e-4
+        assert (at_once.memberships.argmax(2) == alone.memberships.argmax(2)).mean() > 0.97
+
+
+def test_what_cannot_be_stacked_is_trained_alone(noisy_blobs, monkeypatch):
+    given = noisy_blobs.X, noisy_blobs.answers.pairs, noisy_blobs.answers.similar
+    monkeypatch.setattr(together, "fit_together", forbid)
+    for other in (
+        {"optimizer": "sgd"},
+        {"volume": 1e-3, "volume_estimator": "full"},
+        {"network": lambda: torch.nn.Linear(4, 3)},
+    ):
+        est = VolMaxDCC(3, n_init=2, epochs=1, **OPTIONS | other).fit(*given)
+        assert est.memberships_.shape == (len(noisy_blobs.X), 3)
