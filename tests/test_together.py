@@ -52,6 +52,12 @@ def both(form: str, pairs, held, config: FitConfig, **options):
     return (results, alone), (found, many)
 
 
+@pytest.fixture
+def short_starts(monkeypatch) -> None:
+    """Warm starts of 40 steps."""
+    monkeypatch.setattr("pdcc.inference.warmstart.START_STEPS", 40)
+
+
 @pytest.mark.parametrize("form", CONFUSIONS)
 @pytest.mark.parametrize("partition", [0.0, 0.2], ids=["pairs-only", "partition"])
 def test_members_end_where_they_would_alone(form, partition):
@@ -111,7 +117,7 @@ def test_a_member_that_breaks_is_left_to_be_trained_alone():
         assert found[r].history[-1] == pytest.approx(result.history[-1], rel=1e-8)
 
 
-def test_starts_are_warmed_at_once_as_they_are_alone():
+def test_starts_are_warmed_at_once_as_they_are_alone(short_starts):
     x, labels = world(0, 5).x, torch.stack([(torch.arange(N) + r) % K for r in range(3)])
     torch.manual_seed(0)
     nets = [Membership(D, K, (6,)).double() for _ in range(3)]
@@ -131,15 +137,15 @@ def forbid(*_):
     raise AssertionError("trained one by one")
 
 
-def test_restarts_are_trained_at_once_and_the_best_is_the_same(noisy_blobs, monkeypatch):
+def test_restarts_are_trained_at_once_and_the_best_is_the_same(noisy_blobs, monkeypatch, short_starts):
     """Small nets; every restart has its own start, and the one kept is the one that would be kept one by one."""
     given = noisy_blobs.X, noisy_blobs.answers.pairs, noisy_blobs.answers.similar
     with monkeypatch.context() as patch:
         patch.setattr(together, "SMALL", 0)
-        alone = VolMaxDCC(3, n_init=4, epochs=6, **OPTIONS).fit(*given)
+        alone = VolMaxDCC(3, n_init=3, epochs=6, **OPTIONS).fit(*given)
     with monkeypatch.context() as patch:
         patch.setattr(together.Job, "run", forbid)
-        at_once = VolMaxDCC(3, n_init=4, epochs=6, **OPTIONS).fit(*given)
+        at_once = VolMaxDCC(3, n_init=3, epochs=6, **OPTIONS).fit(*given)
     np.testing.assert_allclose(at_once.memberships_, alone.memberships_, atol=1e-4)  # float32, 100 steps
     assert at_once.report_.epochs == alone.report_.epochs
     first = VolMaxDCC(3, n_init=1, epochs=6, **OPTIONS).fit(*given)
@@ -147,10 +153,10 @@ def test_restarts_are_trained_at_once_and_the_best_is_the_same(noisy_blobs, monk
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.5])
-def test_fold_fits_are_trained_at_once(noisy_blobs, monkeypatch, dropout):
-    """Without dropout the same as one by one; with it, other units are dropped, and labels are the same."""
+def test_fold_fits_are_trained_at_once(noisy_blobs, monkeypatch, short_starts, dropout):
+    """Without dropout the same as one by one; with it, other units are dropped, and memberships are as pure."""
     given = noisy_blobs.X, noisy_blobs.answers.pairs, noisy_blobs.answers.similar
-    est = VolMaxDCC(3, epochs=8, **OPTIONS | {"dropout": dropout}).fit(*given)
+    est = VolMaxDCC(3, epochs=25, lr=5e-3, **OPTIONS | {"dropout": dropout}).fit(*given)
     data = PairData.from_arrays(*given)
     with monkeypatch.context() as patch:
         patch.setattr(together, "SMALL", 0)
@@ -163,10 +169,11 @@ def test_fold_fits_are_trained_at_once(noisy_blobs, monkeypatch, dropout):
         np.testing.assert_allclose(at_once.memberships, alone.memberships, atol=1e-4)
     else:
         assert np.abs(at_once.memberships - alone.memberships).max() > 1e-4
-        assert (at_once.memberships.argmax(2) == alone.memberships.argmax(2)).mean() > 0.97
+        purity = [fits.memberships.max(2).mean() for fits in (at_once, alone)]
+        assert abs(purity[0] - purity[1]) < 0.02  # .005 here, and .027 where dropout is left out
 
 
-def test_what_cannot_be_stacked_is_trained_alone(noisy_blobs, monkeypatch):
+def test_what_cannot_be_stacked_is_trained_alone(noisy_blobs, monkeypatch, short_starts):
     given = noisy_blobs.X, noisy_blobs.answers.pairs, noisy_blobs.answers.similar
     monkeypatch.setattr(together, "fit_together", forbid)
     for other in (

@@ -51,17 +51,17 @@ def on_cluster(
             )
         }
         for future in as_completed(list(cell_of), loop=client.loop):
-            cell, error = cell_of.pop(future), future.exception()
+            cell, raised = cell_of.pop(future), future.exception()
             if future.cancelled():
                 raise ConnectionError(
                     f"dask: expected the scheduler at {address} to stay, found it gone or its work cancelled. What was done is on record: run the same again to go on."
                 )
-            if error is None:
+            if raised is None:
                 yield future.result()
-            elif failed is not None and isinstance(error, KilledWorker):
-                yield failed(cell, error)
+            elif failed is not None and isinstance(raised, KilledWorker):
+                yield failed(cell, raised)
             else:
-                raise error
+                raise raised
             future.release()
 
 
