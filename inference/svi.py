@@ -133,7 +133,7 @@ def fit(
             now, mean_loss = _agreed(processes, now, float(run.total) / len(parts))
             early = (held_out is not None or judge is not None) and not config.keep_last
             probed = held_out is not None or judge is not None
-            _close_epoch(run, now, mean_loss, early, probed, model.volume > 0, config)
+            close_epoch(run, now, mean_loss, early, probed, model.volume > 0, config)
             if run.history:
                 bar.set_postfix({k: f"{v:.4f}" for k, v in run.history[-1].items() if k != "epoch"})
             bar.update(1)
@@ -167,14 +167,21 @@ def _stopped(best_epoch: int) -> tuple[FitStatus, str]:
     return FitStatus.CONVERGED, f"Held-out answers stopped improving after epoch {best_epoch + 1}."
 
 
-def _close_epoch(
+def trouble(now: Probe, loss: float, wants_volume: bool) -> str | None:
+    """What went wrong in an epoch, if anything did."""
+    if not (math.isfinite(loss) and math.isfinite(now.nll)):
+        return "the loss stopped being finite"
+    # Without a volume term, leaving a cluster empty is a legitimate optimum.
+    collapsed = wants_volume and now.smallest_eigenvalue < COLLAPSED
+    return "the memberships collapsed onto fewer clusters" if collapsed else None
+
+
+def close_epoch(
     run: TrainingState, now: Probe, loss: float, early: bool, probed: bool, wants_volume: bool, config: FitConfig
 ) -> None:
     """Judge the epoch just done: keep it, go back to the last good one at a lower rate, or end the run."""
-    finite = math.isfinite(loss) and math.isfinite(now.nll)
-    # Without a volume term, leaving a cluster empty is a legitimate optimum.
-    if not finite or (wants_volume and now.smallest_eigenvalue < COLLAPSED):
-        what = "the memberships collapsed onto fewer clusters" if finite else "the loss stopped being finite"
+    what = trouble(now, loss, wants_volume)
+    if what is not None:
         run.recoveries += 1
         run.restore(run.good)
         if run.recoveries > MAX_RECOVERIES:

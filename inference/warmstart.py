@@ -14,6 +14,7 @@ from pdcc.models.membership import Membership, NetworkMembership
 SMOOTHING = 0.1
 START_BATCH = 128
 START_STEPS = 400
+START_RATE = 1e-3
 
 
 def start_batches(n_items: int, seed: int, device: torch.device) -> Iterator[Tensor]:
@@ -27,7 +28,7 @@ def start_batches(n_items: int, seed: int, device: torch.device) -> Iterator[Ten
             yield rows
 
 
-def warm_start(membership: Membership, x: Tensor, labels: Tensor, *, seed: int, lr: float = 1e-3) -> None:
+def warm_start(membership: Membership, x: Tensor, labels: Tensor, *, seed: int) -> None:
     """Fit f_theta, in place, to smoothed one-hot ``labels`` (N,) of the items ``x`` (N, d).
 
     Labels are smoothed so that the memberships stay off the corners, where the pair likelihood's gradient through
@@ -35,7 +36,7 @@ def warm_start(membership: Membership, x: Tensor, labels: Tensor, *, seed: int, 
     """
     loss_of = nn.CrossEntropyLoss(label_smoothing=SMOOTHING)
     with isolated(seed, x.device, small=not isinstance(membership, NetworkMembership)):
-        optimizer = torch.optim.Adam(membership.parameters(), lr=lr, fused=x.device.type != "meta")
+        optimizer = torch.optim.Adam(membership.parameters(), lr=START_RATE, fused=x.device.type != "meta")
         membership.train()
         for rows in start_batches(len(x), seed, x.device):
             descend(optimizer, loss_of(membership.logits(x[rows]), labels[rows]))

@@ -269,39 +269,45 @@ class Trainer:
         comparing: the trial is one of many, and gains below ``LEAST_GAIN`` do not matter. begin: puts values into the new model
         and its guide, laid out, before the first step.
         """
-        c = self.config
-        partition = labels if chosen.partition_weight > 0 else None
-        M, W = len(self.pairs), self.pairs.total_weight
-        model = build(copy.deepcopy(net), chosen, M, W, partition, self.n_annotators, self.own, agreement)
-        guide = map_guide(model)
-        if chosen.confusion == OWN:
-            self._check_agreement(model)
+        model, guide = self.program(chosen, net, labels, agreement)
         if begin is not None:
             with isolated(seed, self.pairs.x.device):
-                guide(self.pairs.batch(torch.arange(min(2, M), device=self.pairs.x.device)))  # lays out its parameters
+                some = torch.arange(min(2, len(self.pairs)), device=self.pairs.x.device)
+                guide(self.pairs.batch(some))  # lays out its parameters
                 begin(model, guide)
-        epochs, patience = c.lengths(len(self.pairs)) if exactly is None else (exactly, None)
-        if by_heart and c.epochs == "auto":
-            epochs, patience = BY_HEART * epochs, None
-        full, last = c.volume_estimator == "full", exactly is not None
-        how = FitConfig(
-            epochs,
-            c.batch_size,
-            c.lr,
-            c.confusion_lr,
-            c.optimizer,
-            full,
-            patience,
-            seed,
-            last,
-            LEAST_GAIN if comparing else 0.0,
-        )
+        how = self.how(seed, exactly, by_heart=by_heart, comparing=comparing)
         name = f"{title.replace(' ', '-')}-{chosen.confusion}-{chosen.volume:g}-{chosen.partition_weight:g}-{seed}.safetensors"
         where = None if self.checkpoints is None else self.checkpoints / name
         result = fit(
             model, guide, self.pairs, self.held_out, how,
             checkpoint=where, progress=self.progress, label=title, judge=self.judge,
         )  # fmt: skip
+        return self.judged(model, guide, result)
+
+    def program(
+        self, chosen: Specification, net: Membership, labels: Tensor | None, agreement: Tensor | None
+    ) -> tuple[AnnotationModel, MapGuide]:
+        """The model of a specification around a copy of ``net``, and its guide; arguments are those of ``train``."""
+        partition = labels if chosen.partition_weight > 0 else None
+        M, W = len(self.pairs), self.pairs.total_weight
+        model = build(copy.deepcopy(net), chosen, M, W, partition, self.n_annotators, self.own, agreement)
+        if chosen.confusion == OWN:
+            self._check_agreement(model)
+        return model, map_guide(model)
+
+    def how(self, seed: int, exactly: int | None, *, by_heart: bool = False, comparing: bool = False) -> FitConfig:
+        """How ``train`` trains, by the same arguments."""
+        c = self.config
+        epochs, patience = c.lengths(len(self.pairs)) if exactly is None else (exactly, None)
+        if by_heart and c.epochs == "auto":
+            epochs, patience = BY_HEART * epochs, None
+        full, last, gain = c.volume_estimator == "full", exactly is not None, LEAST_GAIN if comparing else 0.0
+        return FitConfig(
+            epochs, c.batch_size, c.lr, c.confusion_lr, c.optimizer, full, patience, seed, last, gain
+        )  # fmt: skip
+
+    def judged(self, model: AnnotationModel, guide: MapGuide, result: FitResult) -> Trial:
+        """What training came to, with how well it predicts the held-out answers."""
         if self.held_out is None:
             return Trial(model, guide, result, None)
         nll = pair_nll(memberships(model, self.pairs.x), pair_agreement(model, guide, self.held_out), self.held_out)

@@ -14,8 +14,9 @@ import torch
 from pdcc import PairData, VanillaDCC, VolMaxDCC, metrics
 from pdcc.data.splits import split
 from pdcc.inference import FitConfig, PairTensors, fit, hmc, map_guide, memberships
-from pdcc.inference.ensemble import Stack, fit_ensemble
+from pdcc.inference.ensemble import fit_ensemble
 from pdcc.inference.nuts import nuts_posterior
+from pdcc.inference.stack import Stack
 from pdcc.inference.variational import svi_posterior
 from pdcc.models import (
     AnnotationModel,

@@ -1,5 +1,6 @@
 """What was fitted, fitted again to a part of the answers: the others can then judge it."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +15,8 @@ from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 from pdcc.inference.predict import memberships
 from pdcc.metrics import align
-from pdcc.training import Trainer, Trial, first_net, tensors
+from pdcc.together import Job, first_nets, train_all
+from pdcc.training import Trainer, Trial, tensors
 
 # Keeps the seeds of these fits apart from those of the fit, its restarts and its refits.
 AGAIN = 224_737
@@ -36,26 +38,38 @@ class FoldFits:
         return replace(self, judged_by=self.judged_by[which])
 
 
-def fit_again(fitted: Fitted, x: Tensor, answers: PairData, seed: int, title: str) -> Trial:
-    """Train what was chosen on these answers alone, start and all, for as many epochs as the fit was; x: scaled features."""
-    config, kind = fitted.config, fitted.report.start_kind
-    labels = agreement = None
+def fit_again(
+    fitted: Fitted,
+    x: Tensor,
+    parts: Sequence[PairData],
+    seeds: Sequence[int],
+    title: str,
+    done: Callable[[int], object],
+) -> list[Trial]:
+    """Train what was chosen on each of these sets of answers alone, start and all, for as many epochs as the fit was.
+
+    x: scaled features. done: told of every few that are made, how many.
+    """
+    config, kind, wide = fitted.config, fitted.report.start_kind, x.flatten(1).cpu().numpy()
+    labels: list[Tensor | None] = [None] * len(parts)
+    agreement: list[Tensor | None] = [None] * len(parts)
     if kind is not None:
-        made = Partitioner(x.flatten(1).cpu().numpy(), config.n_clusters, seed).make(kind, answers)
-        labels = torch.as_tensor(made).to(x.device)
-        agreement = torch.as_tensor(partition_agreement(made, config.n_clusters, answers), dtype=x.dtype).to(x.device)
-    net = first_net(config, x, labels, seed, fitted.own)
-    trainer = Trainer(config, tensors(answers, x), None, len(fitted.annotators), fitted.own)
-    return trainer.train(
-        fitted.report.chosen,
-        net,
-        labels,
-        seed,
-        title,
-        agreement=agreement,
-        exactly=fitted.report.epochs,
-        comparing=True,
-    )
+        for k, (answers, seed) in enumerate(zip(parts, seeds, strict=True)):
+            made = Partitioner(wide, config.n_clusters, seed).make(kind, answers)
+            B = partition_agreement(made, config.n_clusters, answers)
+            labels[k], agreement[k] = torch.as_tensor(made).to(x.device), torch.as_tensor(B, dtype=x.dtype).to(x.device)
+    nets = first_nets(config, x, labels, seeds, fitted.own)
+    return train_all(
+        [
+            Job(
+                Trainer(config, tensors(parts[k], x), None, len(fitted.annotators), fitted.own),
+                fitted.report.chosen, nets[k], labels[k], seeds[k], title,
+                agreement=agreement[k], exactly=fitted.report.epochs, comparing=True,
+            )
+            for k in range(len(parts))
+        ],
+        done,
+    )  # fmt: skip
 
 
 def fold_fits(
@@ -74,14 +88,11 @@ def fold_fits(
         total=sum(len(parts) for _, parts, _ in plans), desc="fold fits", disable=not progress, leave=False
     ) as bar:
         for share, parts, judged_by in plans:
-            each = []
-            for v, part in enumerate(parts):
-                trial = fit_again(
-                    fitted, x, known.subset(part), fitted.config.seed + AGAIN * (seed + 1) + v, "fold fit"
-                )
+            each, first = [], fitted.config.seed + AGAIN * (seed + 1)
+            shown, seeds = [known.subset(part) for part in parts], [first + v for v in range(len(parts))]
+            for trial in fit_again(fitted, x, shown, seeds, "fold fit", bar.update):
                 F = memberships(trial.model, x).double().cpu().numpy()
                 each.append(F[:, align(reference, F)] / F.sum(axis=1, keepdims=True))
-                bar.update(1)
             found.append(FoldFits(share, np.stack(each), judged_by))
     return found
 

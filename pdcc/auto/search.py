@@ -24,6 +24,7 @@ from pdcc.inference import memberships
 from pdcc.metrics import acc
 from pdcc.models import Membership
 from pdcc.partition.kmeans import steadiness
+from pdcc.together import Job, first_nets, train_all
 from pdcc.training import (
     OUR_PARTS,
     RESTART_STRIDE,
@@ -138,11 +139,7 @@ def search(
     options = specifications(config.confusion, config.volume, config.partition_weight, annotators=known > 1)
     plan = _plan(run, at, options)
     shown, held = at.split.train(data), at.split.test(data)
-    best = run.train(plan, shown, held, "fit")
-    for restart in range(1, config.n_init):
-        title = f"restart {restart + 1} of {config.n_init}"
-        again = run.train(plan, shown, held, title, seed=config.seed + RESTART_STRIDE * restart)
-        best = again if _score(again) < _score(best) else best
+    best = min(run.restarts(plan, shown, held), key=_score)
     best, plan, useful = _useful(run, plan, best, shown, held, at.routes)
     report = FitReport(
         held_out=at.split.by,
@@ -190,9 +187,12 @@ class Runner:
         K, seed = self.config.n_clusters, self.config.seed
         return routes[0] if len(routes) == 1 else max(routes, key=lambda r: steadiness(r.x.cpu().numpy(), K, seed))
 
+    def _warm_key(self, route: Route, labels: Ints | None, seed: int) -> tuple[str | None, bytes, int]:
+        return route.scaler.kind, b"" if labels is None else labels.tobytes(), seed
+
     def first_net(self, route: Route, labels: Ints | None, seed: int) -> Membership:
         """f_theta as training finds it; made once for all that set out from the same labels."""
-        key = (route.scaler.kind, b"" if labels is None else labels.tobytes(), seed)
+        key = self._warm_key(route, labels, seed)
         if key not in self.warm:
             given = None if labels is None else torch.as_tensor(labels).to(route.x.device)
             self.warm[key] = first_net(self.config, route.x, given, seed, self.own)
@@ -202,6 +202,24 @@ class Runner:
         self, plan: Plan, train: PairData, test: PairData | None, title: str, *, comparing: bool = False, seed: int = -1
     ) -> Trial:
         """Fit to ``train`` from the plan's start."""
+        return self.job(plan, train, test, title, comparing=comparing, seed=seed).run()
+
+    def restarts(self, plan: Plan, train: PairData, test: PairData | None) -> list[Trial]:
+        """``n_init`` fits of the plan, each from a start of its own."""
+        n, route = self.config.n_init, plan.route
+        seeds = [self.config.seed + RESTART_STRIDE * r for r in range(n)]
+        titles = ["fit", *(f"restart {r + 1} of {n}" for r in range(1, n))]
+        made = None if route.start is None else route.start.labels
+        new = [seed for seed in seeds if self._warm_key(route, made, seed) not in self.warm]
+        given = None if made is None else torch.as_tensor(made).to(route.x.device)
+        for seed, net in zip(new, first_nets(self.config, route.x, [given] * len(new), new, self.own), strict=True):
+            self.warm[self._warm_key(route, made, seed)] = net
+        return train_all([self.job(plan, train, test, title, seed=s) for title, s in zip(titles, seeds, strict=True)])
+
+    def job(
+        self, plan: Plan, train: PairData, test: PairData | None, title: str, *, comparing: bool = False, seed: int = -1
+    ) -> Job:
+        """What is to be trained."""
         c, x, start = self.config, plan.route.x, plan.route.start
         seed = c.seed if seed < 0 else seed
         made = labels = agreement = None
@@ -215,8 +233,8 @@ class Runner:
             c, tensors(train, x), judged, self.n_annotators, self.own, self.progress, self.checkpoints, judge
         )
         net = self.first_net(plan.route, made, seed)
-        return trainer.train(
-            plan.spec, net, labels, seed, title,
+        return Job(
+            trainer, plan.spec, net, labels, seed, title,
             agreement=agreement, exactly=plan.epochs, by_heart=plan.by_heart, comparing=comparing,
         )  # fmt: skip
 

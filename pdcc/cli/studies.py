@@ -8,6 +8,15 @@ import typer
 
 from pdcc.cli.app import Run, Seed, app, say
 
+Jobs = Annotated[int, typer.Option(help="Processes.")]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help="Run on the workers of this Dask scheduler, such as tcp://host:8786, instead of processes here. Trust it: it runs code (extra scale).",
+    ),
+]
+
 
 @app.command()
 def simulate(
@@ -27,7 +36,8 @@ def simulate(
         ),
     ] = None,
     seed: Seed = 0,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    jobs: Jobs = 1,
+    dask: Dask = None,
 ) -> None:
     """Run a simulation study with known truth: CSV, a summary and a figure in a directory.
 
@@ -52,7 +62,7 @@ def simulate(
     if study not in known:
         raise ValueError(f"study: expected one of {', '.join(known)}, found {study!r}. Choose one of them.")
     with claimed(output):
-        say(known[study](output, size=size, seed=seed, n_jobs=jobs, progress=sys.stderr.isatty()))
+        say(known[study](output, size=size, seed=seed, n_jobs=jobs, dask=dask, progress=sys.stderr.isatty()))
 
 
 @app.command()
@@ -76,7 +86,8 @@ def bench(
     method: Annotated[list[str] | None, typer.Option(help="Only this method; repeat for several.")] = None,
     trials: Annotated[int | None, typer.Option(help="Trials; the preset has its own number.")] = None,
     seed: Seed = 0,
-    jobs: Annotated[int, typer.Option(help="Processes.")] = 1,
+    jobs: Jobs = 1,
+    dask: Dask = None,
     report: Annotated[bool, typer.Option("--report", help="Run nothing; report what is on record.")] = False,
 ) -> None:
     """Compare methods over data, noise and trials: CSV, Markdown, JSON and a figure in a directory.
@@ -89,7 +100,7 @@ def bench(
     with claimed(output):
         found = run(
             preset, output, tasks=tuple(task or ()), only=tuple(only or ()), methods=tuple(method or ()), trials=trials, seed=seed,
-            n_jobs=jobs, progress=sys.stderr.isatty(), report_only=report,
+            n_jobs=jobs, dask=dask, progress=sys.stderr.isatty(), report_only=report,
         )  # fmt: skip
     say(found)
     say(f"Tables, records and a figure are in {output}.")

@@ -8,8 +8,9 @@ interval covers as often as it claims.
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom, chi2, kstest
 
 from pdcc.criticism.calibration import holm, wilson
-from pdcc.storage.journal import append_line
+from pdcc.grid.runner import run_grid
 
 logger = logging.getLogger(__name__)
 
@@ -56,6 +57,7 @@ def run_sbc(
     seed: int = 0,
     path: str | Path | None = None,
     n_jobs: int = 1,
+    dask: str | None = None,
     progress: bool = False,
     thin: int = 1,
 ) -> SBC:
@@ -67,29 +69,23 @@ def run_sbc(
     draws make ranks pile up at both ends even when the engine is right, so thin Markov chains to about
     independent draws.
 
-    Every replicate has seeds of its own, so results do not depend on n_jobs or on interruptions. With ``path``
+    Every replicate has seeds of its own, so results do not depend on n_jobs, ``dask`` (the address of a Dask scheduler) or interruptions. With ``path``
     each finished replicate is appended to that JSON-lines file, and a rerun continues where the file stops.
     An engine that raises is recorded as a failure, logged and counted by ``check_sbc``; a rerun tries it again.
     """
     for name, value in (("replicates", replicates), ("thin", thin)):
         if value < 1:
             raise ValueError(f"{name}: expected at least 1, found {value}. Pass a positive integer.")
-    import joblib
-    from tqdm import tqdm
-
     settings = {"seed": seed, "thin": thin}
-    done = {} if path is None else _read(Path(path), settings)
+    done: dict[Hashable, dict[str, Any]] = {} if path is None else _read(Path(path), settings)
     todo = [r for r in range(replicates) if "ranks" not in done.get(r, {})]
     if done:
         logger.info("%s holds %d of %d replicates; continuing", path, replicates - len(todo), replicates)
-    jobs = (joblib.delayed(_replicate)(simulate, engine, r, seed, thin) for r in todo)
-    results = joblib.Parallel(n_jobs=n_jobs, return_as="generator_unordered")(jobs)
-    for record in tqdm(results, total=len(todo), disable=not progress, desc="sbc"):
-        if path is not None:
-            append_line(Path(path), record | settings)
-        if "error" in record:
-            logger.warning("sbc replicate %d failed: %s", record["replicate"], record["error"])
-        done[record["replicate"]] = record
+    done |= run_grid(
+        todo, partial(_replicate, simulate, engine, seed, thin), lambda record: record["replicate"],
+        None if path is None else Path(path), n_jobs=n_jobs, dask=dask, progress=progress, label="sbc",
+        failed=_lost, stamp=lambda record: record | settings, on_record=_say,
+    )  # fmt: skip
     return _collect([done[r] for r in range(replicates)], replicates)
 
 
@@ -143,7 +139,19 @@ def replicates_needed(level: float = 0.01, *, true: float = 0.8, claimed: float 
     )
 
 
-def _replicate(simulate: Simulate, engine: Engine, r: int, seed: int, thin: int) -> dict[str, Any]:
+def _say(record: dict[str, Any]) -> None:
+    if "error" in record:
+        logger.warning("sbc replicate %d failed: %s", record["replicate"], record["error"])
+
+
+def _lost(r: int, error: Exception) -> dict[str, Any]:
+    """A replicate whose workers died; what ``_replicate`` raises itself is a mistake in the call, and ends the run."""
+    if isinstance(error, ValueError):
+        raise error
+    return {"replicate": r, "error": f"{type(error).__name__}: {error}"}
+
+
+def _replicate(simulate: Simulate, engine: Engine, seed: int, thin: int, r: int) -> dict[str, Any]:
     """One replicate as a JSON-ready record: ranks and coverage by name, or the error."""
     for_data, for_engine, for_ties = np.random.SeedSequence([seed, r]).spawn(3)
     problem, truth = simulate(np.random.default_rng(for_data))
@@ -185,8 +193,8 @@ def _replicate(simulate: Simulate, engine: Engine, r: int, seed: int, thin: int)
     return {"replicate": r, "draws": draws, "ranks": ranks, "covered": covered}
 
 
-def _read(path: Path, settings: dict[str, int]) -> dict[int, dict[str, Any]]:
-    records: dict[int, dict[str, Any]] = {}
+def _read(path: Path, settings: dict[str, int]) -> dict[Hashable, dict[str, Any]]:
+    records: dict[Hashable, dict[str, Any]] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines() if path.exists() else []):
         try:
             record = json.loads(line)

@@ -103,7 +103,9 @@ def summarise(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return grouped.agg(accuracy="mean", error=lambda v: float(v.std() / np.sqrt(len(v))), seeds="size").reset_index()
 
 
-def simulate_asking(output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool) -> str:
+def simulate_asking(
+    output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool, dask: str | None = None
+) -> str:
     """Run the study into ``output``: asking.jsonl, asking.csv and a figure for each data set. Returns the summary as text. Images need PDCC_DATA."""
     path = output / "asking.jsonl"
     which = [name for name in SIZES if name == "digits" or datasets.data_directory() is not None]
@@ -113,7 +115,7 @@ def simulate_asking(output: Path, *, size: int | None, seed: int, n_jobs: int, p
         for r in range(5 if size is None else size)
         for strategy in STRATEGIES
     ]
-    rows = run_study(asked, run_cell, path, n_jobs=n_jobs, progress=progress, label="asking")
+    rows = run_study(asked, run_cell, path, n_jobs=n_jobs, dask=dask, progress=progress, label="asking")
     table = summarise(rows)
     write_table(output / "asking.csv", table)
     for data in dict.fromkeys(table["data"]):

@@ -22,8 +22,8 @@ from pdcc import metrics
 from pdcc.baselines.rates import two_rates
 from pdcc.data.pairs import PairData
 from pdcc.experiments import tasks
-from pdcc.experiments.grid import run_grid
 from pdcc.experiments.methods import METHODS, NEED_ANNOTATORS, Clusterer
+from pdcc.grid.runner import run_grid
 from pdcc.storage.journal import read_lines
 from pdcc.storage.provenance import package_versions, source_hash
 
@@ -149,7 +149,9 @@ def _peak(fresh: bool) -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
 
 
-def run_bench(cells: list[Cell], output: Path, *, n_jobs: int = 1, progress: bool = False) -> list[dict[str, Any]]:
+def run_bench(
+    cells: list[Cell], output: Path, *, n_jobs: int = 1, dask: str | None = None, progress: bool = False
+) -> list[dict[str, Any]]:
     """Run what is not on record in ``output`` yet; returns the records of all ``cells``. Failed cells are tried again."""
     path = output / CELLS
     done: dict[Hashable, dict[str, Any]] = {_key(r): r for r in read_lines(path)}
@@ -174,9 +176,16 @@ def run_bench(cells: list[Cell], output: Path, *, n_jobs: int = 1, progress: boo
         where = f"{record['task']}, {record['method']}, trial {record['trial']}"
         logger.info("%s: %s in %.0f s", where, record["status"], record["seconds"])
 
-    run = functools.partial(run_cell, cache=cache)
-    done |= run_grid(todo, run, _key, path, n_jobs=n_jobs, progress=progress, label="bench", stamp=stamp, on_record=say)
+    run = functools.partial(run_cell, cache=cache.absolute())
+    done |= run_grid(
+        todo, run, _key, path, n_jobs=n_jobs, dask=dask, progress=progress, label="bench", failed=_lost, stamp=stamp, on_record=say
+    )  # fmt: skip
     return [done[cell.key] for cell in cells]
+
+
+def _lost(cell: Cell, error: Exception) -> dict[str, Any]:
+    """The record of a cell whose data could not be read where it ran, or whose workers died."""
+    return asdict(cell) | {"seconds": 0.0, "status": "failed", "message": f"{type(error).__name__}: {error}"}
 
 
 def on_record(cells: list[Cell], output: Path) -> list[dict[str, Any]]:

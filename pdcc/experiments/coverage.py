@@ -120,7 +120,9 @@ def summarise(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-def simulate_coverage(output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool) -> str:
+def simulate_coverage(
+    output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool, dask: str | None = None
+) -> str:
     """Run the study into ``output``: coverage.jsonl, coverage.csv. Returns the summary as text."""
     path, n = output / "coverage.jsonl", 200 if size is None else size
     asked = [
@@ -128,7 +130,7 @@ def simulate_coverage(output: Path, *, size: int | None, seed: int, n_jobs: int,
         for engine, volume, hidden, share in STUDY
         for r in range(max(1, round(share * n)))
     ]
-    rows = run_study(asked, run_cell, path, n_jobs=n_jobs, progress=progress, label="coverage")
+    rows = run_study(asked, run_cell, path, n_jobs=n_jobs, dask=dask, progress=progress, label="coverage")
     failed = sum("error" in r for r in rows)
     if failed == len(rows):
         return f"{len(rows)} repetitions, none finished: see {path}."

@@ -188,9 +188,11 @@ def run_cell(setting: Setting) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def run_bank(settings: list[Setting], path: Path, *, n_jobs: int = 1, progress: bool = False) -> list[dict[str, Any]]:
+def run_bank(
+    settings: list[Setting], path: Path, *, n_jobs: int = 1, dask: str | None = None, progress: bool = False
+) -> list[dict[str, Any]]:
     """Run every setting that ``path`` (JSON lines) does not hold yet; a killed run goes on where it was."""
-    return run_study(settings, run_cell, path, n_jobs=n_jobs, progress=progress, label="bank")
+    return run_study(settings, run_cell, path, n_jobs=n_jobs, dask=dask, progress=progress, label="bank")
 
 
 GROUPS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
@@ -230,9 +232,13 @@ def summarise(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-def simulate_bank(output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool) -> str:
+def simulate_bank(
+    output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool, dask: str | None = None
+) -> str:
     """Run the bank into ``output``: bank.jsonl, bank.csv, bank-summary.csv, bank.png. Returns the summary as text."""
-    rows = run_bank(bank(204 if size is None else size, seed), output / "bank.jsonl", n_jobs=n_jobs, progress=progress)
+    rows = run_bank(
+        bank(204 if size is None else size, seed), output / "bank.jsonl", n_jobs=n_jobs, dask=dask, progress=progress
+    )
     table = pd.DataFrame([{k: v for k, v in r.items() if k != "diagnosis"} for r in rows])
     write_table(output / "bank.csv", table)
     if all("error" in r for r in rows):

@@ -214,11 +214,13 @@ def summarise(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return pd.DataFrame(out)
 
 
-def simulate_labels(output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool, half: str = "B") -> str:
+def simulate_labels(
+    output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool, dask: str | None = None, half: str = "B"
+) -> str:
     """Run a half of the bank into ``output``: labels.jsonl, labels.csv, labels-summary.csv, labels.png. Returns the summary as text."""
     path = output / "labels.jsonl"
     asked = settings(half, size, seed)
-    rows = run_study(asked, run_cell, path, n_jobs=n_jobs, progress=progress, label="labels")
+    rows = run_study(asked, run_cell, path, n_jobs=n_jobs, dask=dask, progress=progress, label="labels")
     write_table(output / "labels.csv", pd.DataFrame([{k: v for k, v in r.items() if k != "verdicts"} for r in rows]))
     failed = sum("error" in r for r in rows)
     if failed == len(rows):

@@ -95,7 +95,9 @@ def summarise(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return grouped.agg(sets="size", below=lambda p: float((p < 0.05).mean()), median="median").reset_index()
 
 
-def simulate_nulls(output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool) -> str:
+def simulate_nulls(
+    output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool, dask: str | None = None
+) -> str:
     """Run the study into ``output``: nulls.jsonl, nulls.csv. Returns the summary as text."""
     path, n = output / "nulls.jsonl", 200 if size is None else size
     asked = [
@@ -104,7 +106,7 @@ def simulate_nulls(output: Path, *, size: int | None, seed: int, n_jobs: int, pr
         for kind in ("null", "null, eight", "mind")
         for ratio in RATIOS
     ]
-    rows = run_study(asked, run_cell, path, n_jobs=n_jobs, progress=progress, label="nulls")
+    rows = run_study(asked, run_cell, path, n_jobs=n_jobs, dask=dask, progress=progress, label="nulls")
     failed = sum("error" in r for r in rows)
     if failed == len(rows):
         return f"{len(rows)} sets, none finished: see {path}."

@@ -95,6 +95,7 @@ def bench(
     trials: int | None = None,
     seed: int = 0,
     n_jobs: int = 1,
+    dask: str | None = None,
     progress: bool = False,
     report_only: bool = False,
 ) -> str:
@@ -114,7 +115,11 @@ def bench(
     if chosen.bank and not report_only:
         some = _there(some)
     cells = plan(some, compared, chosen.trials if trials is None else trials, seed)
-    records = on_record(cells, output) if report_only else run_bench(cells, output, n_jobs=n_jobs, progress=progress)
+    records = (
+        on_record(cells, output)
+        if report_only
+        else run_bench(cells, output, n_jobs=n_jobs, dask=dask, progress=progress)
+    )
     return chosen.report(records, output, chosen.title)
 
 

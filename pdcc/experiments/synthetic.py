@@ -1,5 +1,6 @@
 """The paper's synthetic study (appendix): membership MSE against the number of pairs, clean and with the paper's A."""
 
+import logging
 from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,12 @@ import pandas as pd
 
 from pdcc import datasets
 from pdcc.estimator import VolMaxDCC
-from pdcc.experiments.grid import run_grid
+from pdcc.grid.runner import run_grid
 from pdcc.metrics import membership_mse
 from pdcc.plots.experiments import plot_study
 from pdcc.storage.journal import read_lines, write_figure, write_table
+
+logger = logging.getLogger(__name__)
 
 PAIRS = (1000, 4000, 10_000)
 # One hidden layer, Adam, random start; no scaling, dropout, early stopping or choice: only likelihood and volume differ.
@@ -57,21 +60,37 @@ def run_study(
     seeds: Sequence[int] = range(10),
     pairs: tuple[int, ...] = PAIRS,
     n_jobs: int = 1,
+    dask: str | None = None,
     progress: bool = False,
 ) -> pd.DataFrame:
-    """Every method, number of pairs and seed that ``output`` does not hold yet; writes synthetic.jsonl and synthetic.csv there."""
+    """Every method, number of pairs and seed that ``output`` does not hold yet; writes synthetic.jsonl and synthetic.csv there.
+
+    A cell that raises is recorded with its "error", has no row, and is tried again by the next run.
+    """
     path = output / "synthetic.jsonl"
-    have = {_key(r): r for r in read_lines(path)}
+    have = {_key(r): r for r in read_lines(path) if "error" not in r}
     grid = [(m, n, s) for s in seeds for n in pairs for m in METHODS]
     todo = [cell for cell in grid if cell not in have]
-    have |= run_grid(todo, run_cell, _key, path, n_jobs=n_jobs, progress=progress, label="synthetic study")
-    table = pd.DataFrame([have[cell] for cell in grid])
+    have |= run_grid(
+        todo, run_cell, _key, path, n_jobs=n_jobs, dask=dask, progress=progress, label="synthetic study", failed=_failed
+    )  # fmt: skip
+    found = [have[cell] for cell in grid]
+    finished = [record for record in found if "error" not in record]
+    if not finished:
+        raise RuntimeError(f"{path}: expected a cell that finished, found none (first: {found[0]['error']}).")
+    if len(finished) < len(found):
+        logger.warning("%d of %d cells failed: see %s", len(found) - len(finished), len(found), path)
+    table = pd.DataFrame(finished)
     write_table(output / "synthetic.csv", table)
     return table
 
 
 def _key(record: dict[str, Any]) -> Hashable:
     return record["method"], record["pairs"], record["seed"]
+
+
+def _failed(cell: tuple[str, int, int], error: Exception) -> dict[str, Any]:
+    return dict(zip(("method", "pairs", "seed"), cell, strict=True)) | {"error": f"{type(error).__name__}: {error}"}
 
 
 def medians(table: pd.DataFrame) -> pd.DataFrame:
@@ -83,9 +102,11 @@ def medians(table: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def simulate_synthetic(output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool) -> str:
+def simulate_synthetic(
+    output: Path, *, size: int | None, seed: int, n_jobs: int, progress: bool, dask: str | None = None
+) -> str:
     """Run the study into ``output``: synthetic.jsonl, synthetic.csv, synthetic.png. Returns medians as text."""
     seeds = range(seed, seed + (10 if size is None else size))
-    table = run_study(output, seeds=seeds, n_jobs=n_jobs, progress=progress)
+    table = run_study(output, seeds=seeds, n_jobs=n_jobs, dask=dask, progress=progress)
     write_figure(output / "synthetic.png", plot_study(medians(table)).figure)
     return medians(table).round(4).to_string(index=False)

@@ -114,8 +114,10 @@ def _restarts(
 
     own = terms(x.new_tensor(point), fitted.pair_agreement(pairs))
     others, found = [], []
-    for k in tqdm(range(n), desc="restarts", disable=not progress, leave=False):
-        trial = fit_again(fitted, x, shown, fitted.config.seed + AGAIN * (seed + 1) + RESTARTS + k, "restart")
+    seeds = [fitted.config.seed + AGAIN * (seed + 1) + RESTARTS + k for k in range(n)]
+    with tqdm(total=n, desc="restarts", disable=not progress, leave=False) as bar:
+        trials = fit_again(fitted, x, [shown] * n, seeds, "restart", bar.update)
+    for trial in trials:
         F = memberships(trial.model, x)
         others.append(F.double().cpu().numpy())
         found.append(terms(F, pair_agreement(trial.model, trial.guide, pairs)))
