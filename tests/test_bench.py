@@ -232,8 +232,8 @@ def test_a_report_of_what_is_on_record(toy, tmp_path):
 def test_a_selected_volume_is_fitted_with(monkeypatch):
     seen = []
 
-    def select(X, y, *, estimator, random_state, progress):
-        seen.append((estimator.get_params()["confusion"], random_state, y.n_answers))
+    def select(X, y, *, estimator, volumes, random_state, progress):
+        seen.append((estimator.get_params()["confusion"], volumes, random_state, y.n_answers))
         return Selection("volume", 0.01, "because", pd.DataFrame(), "items and pairs")
 
     monkeypatch.setattr(methods, "select_volume", select)
@@ -255,7 +255,7 @@ def test_a_selected_volume_is_fitted_with(monkeypatch):
     monkeypatch.setattr(tasks, "load", problem)
     record = cells.run_cell(cells.Cell("one", "selected", 0, 0))
     assert record["status"] == "done", record
-    assert seen == [("stochastic", 0, 80)]
+    assert seen == [("stochastic", methods.VOLUMES, 0, 80)]
     assert made[0].report_.chosen.volume == 0.01
     assert made[0].get_params()["volume"] == "auto"  # what was asked for stays
     assert '"volume": 0.01' in record["message"]

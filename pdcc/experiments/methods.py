@@ -3,11 +3,12 @@
 No method looks at true labels; what they would have chosen is in ``ORACLES``. "paper" is the published recipe, without it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from pdcc.arrays import Features, Ints
@@ -22,6 +23,9 @@ PREPROCESSING: dict[str, Any] = {"scale": "auto", "init": "pairs"}
 DEEP: dict[str, Any] = {"dropout": 0.5, "validation_fraction": 0.1, "patience": 8}
 # As the paper's own features come: no scaling, plain K-means for a start, and no partition.
 RAW: dict[str, Any] = {"scale": None, "init": "kmeans", "partition_weight": 0.0}
+# What the authors choose the volume from (section 6), by labels.
+PAPER_VOLUMES = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+NO_ITEMS = (np.empty((0, 0), dtype=np.float32), np.empty(0, dtype=np.int64))
 
 
 class Clusterer(Protocol):
@@ -38,14 +42,20 @@ class Clusterer(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """A system by its name in tables, and how to make it: ``make(n_clusters, seed, cache)``."""
+    """A system by its name in tables, and how to make it: ``make(n_clusters, seed, cache)``.
+
+    oracle: it chooses by true labels of some items, which are set before it is fitted.
+    """
 
     title: str
     make: Callable[[int, int, Path | None], Clusterer]
+    oracle: bool = False
 
 
 class SelectedVolume(VolMaxDCC):
-    """VolMaxDCC at the volume that ``select_volume`` picks from the answers it is given; ``selection_`` says why."""
+    """VolMaxDCC at the one of ``volumes`` that ``select_volume`` picks from the answers; ``selection_`` says why."""
+
+    volumes: tuple[float, ...] = VOLUMES
 
     def fit(
         self,
@@ -60,7 +70,9 @@ class SelectedVolume(VolMaxDCC):
         asked, plain = self.volume, VolMaxDCC(**self.get_params())
         features = check_features(X)
         y = as_answers(X, len(features), pairs, similar, annotators, weights=weights, soft=soft)
-        self.selection_ = select_volume(features, y, estimator=plain, random_state=self.random_state, progress=False)
+        self.selection_ = select_volume(
+            features, y, estimator=plain, volumes=self.volumes, random_state=self.random_state, progress=False
+        )
         self.volume = self.selection_.value
         try:
             return super().fit(X, y)
@@ -92,13 +104,22 @@ def _scalings(name: str, title: str, kind: type[KMeans] | type[PCKMeans]) -> dic
     }
 
 
-def _volumes(name: str, title: str, **settings: Any) -> dict[str, Method]:
-    """One setting at each of VOLUMES, and at the one that is selected from the answers."""
-    fixed = {f"{name}-v{v:g}": _volmax(f"{title}, volume {v:g}", volume=v, **settings) for v in VOLUMES}
-    selected = Method(
-        f"{title}, selected volume", lambda k, s, c: SelectedVolume(k, random_state=s, progress=False, **settings)
-    )
-    return fixed | {f"{name}-selected": selected}
+def _volumes(name: str, title: str, volumes: Sequence[float] = VOLUMES, **settings: Any) -> dict[str, Method]:
+    """One setting at each of ``volumes``, and at the one that is selected from the answers."""
+    fixed = {f"{name}-v{v:g}": _volmax(f"{title}, volume {v:g}", volume=v, **settings) for v in volumes}
+
+    def select(k: int, s: int, c: Path | None) -> Clusterer:
+        estimator = SelectedVolume(k, random_state=s, progress=False, **settings)
+        estimator.volumes = tuple(volumes)
+        return estimator
+
+    return fixed | {f"{name}-selected": Method(f"{title}, selected volume", select)}
+
+
+def _published(**changes: Any) -> dict[str, Any]:
+    """All settings of the paper but K and the volume."""
+    given = ("n_clusters", "volume", "random_state", "progress")
+    return {k: v for k, v in VolMaxDCC.paper().get_params().items() if k not in given} | changes
 
 
 KMEANS_SCALINGS, PCK_MEANS_SCALINGS = (
@@ -122,6 +143,12 @@ METHODS: dict[str, Method] = {
     "volmax-shared": _volmax("VolMaxDCC, shared confusion", confusion="stochastic"),
     "volmax-per-annotator": _volmax("VolMaxDCC, per annotator", confusion="per-annotator"),
     "volmax-sigmoid": _volmax("VolMaxDCC, free B", confusion="sigmoid"),
+    "volmax-paper-oracle": Method(
+        "VolMaxDCC, paper, volume and epoch by labels (oracle)",
+        lambda k, s, c: VolMaxDCC.paper(k, oracle=NO_ITEMS, random_state=s, progress=False),
+        oracle=True,
+    ),
+    **_volumes("volmax-paper", "VolMaxDCC, paper", PAPER_VOLUMES, **_published()),
     **_volumes("volmax", "shared confusion", confusion="stochastic"),
     **_volumes("raw", "raw features", confusion="stochastic", **RAW),
     **KMEANS_SCALINGS,

@@ -11,7 +11,7 @@ from pdcc.experiments.bank import HALVES, bank_tasks, missing, parts
 from pdcc.experiments.bank_summary import write_bank_report
 from pdcc.experiments.cells import on_record, plan, run_bench
 from pdcc.experiments.compare import Records
-from pdcc.experiments.methods import ABLATION, KMEANS_SCALINGS, METHODS, ORACLES, PCK_MEANS_SCALINGS
+from pdcc.experiments.methods import ABLATION, KMEANS_SCALINGS, METHODS, ORACLES, PAPER_VOLUMES, PCK_MEANS_SCALINGS
 from pdcc.experiments.paper.data import PAPER_TASKS
 from pdcc.experiments.tables import write_report
 
@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 CLASSICAL = ("kmeans", "cop-kmeans", "pck-means")
 DEEP = ("dc-gmm", "c-idec")
 OURS = ("volmax-paper", "vanilla", "volmax")
+# Per cent of wrong answers: the paper's on CIFAR-10.
+MACHINE_LEVELS = (0.0, 5.0, 8.7, 10.9)
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,12 @@ PRESETS = {
     "bank": _bank("The default on nine data sets and six kinds of answers", HALVES),
     "bank-a": _bank("The default on half A of the bank", "A"),
     "bank-b": _bank("The default on half B of the bank", "B"),
+    "machine": Preset(
+        "The paper's protocol on CIFAR-10N's features: one machine annotator, 10,000 answers",
+        tuple(f"cifar10n-machine-{percent}" for percent in MACHINE_LEVELS),
+        ("vanilla-paper", *(f"volmax-paper-v{v:g}" for v in PAPER_VOLUMES), "vanilla", "volmax"),
+        5,
+    ),
     "paper": Preset("The paper's tables", tuple(PAPER_TASKS), (*CLASSICAL, *DEEP, "vanilla-paper", *OURS), 5),
 }  # fmt: skip
 

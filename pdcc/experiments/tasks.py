@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,8 @@ class Problem:
     """One trial of a task. What methods are given: X, pairs, similar, annotators, n_clusters.
 
     What they are scored by: classes of seen and unseen items (``truth``), memberships of both (``memberships``), or held-out
-    answers, by the name of what is new about them (``held``).
+    answers, by the name of what is new about them (``held``). Labelled items (X, classes) that oracles choose by, and no
+    method sees: ``valid``. What the one annotator took the seen items for: ``given``.
     """
 
     n_clusters: int
@@ -47,6 +48,8 @@ class Problem:
     truth: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     memberships: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     held: dict[str, Held] | None = None
+    valid: tuple[NDArray[Any], NDArray[np.int64]] | None = None
+    given: NDArray[np.int64] | None = None
 
 
 def rng_of(task: str, trial: int, seed: int) -> np.random.Generator:
@@ -66,6 +69,21 @@ def _cifar10n(task: str, trial: int, seed: int) -> Problem:
     rng = rng_of("cifar10n", trial, seed)  # the same pairs under every noise
     data, labels = datasets.cifar10n(task.removeprefix("cifar10n-"))
     return _problem(data, answer_by_labels(data.y, labels, draw_pairs(len(data.y), HUMAN_PAIRS, rng)), 10)
+
+
+def _cifar10n_machine(task: str, trial: int, seed: int) -> Problem:
+    """Section 6.1 on these features, as ``paper_task`` has it: new pairs in every trial, the same annotator and items.
+
+    A fifth of the unseen items, with their classes, is what oracles choose by.
+    """
+    data = datasets.cifar10n("clean")[0]
+    pairs = draw_pairs(len(data.y), HUMAN_PAIRS, np.random.default_rng([seed, trial]))
+    rate = round(float(task.removeprefix("cifar10n-machine-")) / 100, 4)
+    answers = machine_annotators(data.X, data.y, pairs, flip_rate=rate, seed=seed)
+    cut = len(data.y_unseen) // 5
+    rest = Labelled(data.X, data.y, data.X_unseen[cut:], data.y_unseen[cut:])
+    valid = data.X_unseen[:cut], data.y_unseen[:cut]
+    return replace(_problem(rest, answers, 10), valid=valid, given=answers.labels)
 
 
 def _three_columns(task: str, trial: int, seed: int) -> Problem:
@@ -161,6 +179,7 @@ def _bank(task: str, trial: int, seed: int) -> Problem:
 
 
 _FAMILIES: dict[str, Callable[[str, int, int], Problem]] = {
+    "cifar10n-machine-": _cifar10n_machine,
     "cifar10n-three": _three_columns,
     "cifar10n-": _cifar10n,
     "labelme": _labelme,
