@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from pdcc.arrays import Features, Ints
 from pdcc.auto.sweep import VOLUMES, select_volume
-from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans
+from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans, SpherePair
 from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.data.reading import ReadAnswers
 from pdcc.estimator import VanillaDCC, VolMaxDCC
@@ -84,7 +84,7 @@ def _volmax(title: str, **settings: Any) -> Method:
     return Method(title, lambda k, s, c: VolMaxDCC(k, random_state=s, progress=False, **settings))
 
 
-def _deep(title: str, kind: type[DCGMM] | type[CIDEC], **settings: Any) -> Method:
+def _deep(title: str, kind: type[DCGMM] | type[CIDEC] | type[SpherePair], **settings: Any) -> Method:
     return Method(
         title,
         lambda k, s, c: kind(k, **PREPROCESSING, **DEEP, **settings, pretrained=c, random_state=s, progress=False),
@@ -136,6 +136,10 @@ METHODS: dict[str, Method] = {
     "dc-gmm": _deep("DC-GMM", DCGMM),
     # Its own stop, when few labels change, comes before held-out answers can speak: early stopping is in its place.
     "c-idec": _deep("C-IDEC", CIDEC, tol=0.0),
+    "spherepair": _deep("SpherePair", SpherePair),
+    "spherepair-paper": Method(
+        "SpherePair, published", lambda k, s, c: SpherePair(k, pretrained=c, random_state=s, progress=False)
+    ),
     "vanilla-paper": Method("VanillaDCC, paper", lambda k, s, c: VanillaDCC.paper(k, random_state=s, progress=False)),
     "volmax-paper": Method("VolMaxDCC, paper", lambda k, s, c: VolMaxDCC.paper(k, random_state=s, progress=False)),
     "vanilla": Method("VanillaDCC", lambda k, s, c: VanillaDCC(k, random_state=s, progress=False)),

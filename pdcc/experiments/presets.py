@@ -18,7 +18,8 @@ from pdcc.experiments.tables import write_report
 logger = logging.getLogger(__name__)
 
 CLASSICAL = ("kmeans", "cop-kmeans", "pck-means")
-DEEP = ("dc-gmm", "c-idec")
+DEEP = ("dc-gmm", "c-idec", "spherepair")
+SPHERE = ("spherepair", "spherepair-paper")
 OURS = ("volmax-paper", "vanilla", "volmax")
 # Per cent of wrong answers: the paper's on CIFAR-10.
 MACHINE_LEVELS = (0.0, 5.0, 8.7, 10.9)
@@ -45,14 +46,14 @@ class Preset:
 
 def _bank(title: str, halves: Iterable[str]) -> Preset:
     tasks = bank_tasks(name for half in halves for name in HALVES[half])
-    return Preset(title, tasks, (*KMEANS_SCALINGS, *PCK_MEANS_SCALINGS, "vanilla", "volmax"), 3, bank=True)
+    return Preset(title, tasks, (*KMEANS_SCALINGS, *PCK_MEANS_SCALINGS, *SPHERE, "vanilla", "volmax"), 3, bank=True)
 
 
 PRESETS = {
     "quick": Preset(
         "Digits with machine annotators (section 6.1), M = N",
         tuple(f"digits-machine-{rate:02d}" for rate in (0, 5, 10, 15)),
-        (*CLASSICAL, *DEEP, *OURS),
+        (*CLASSICAL, *DEEP, "spherepair-paper", *OURS),
         3,
     ),
     "synthetic": Preset(
@@ -64,7 +65,7 @@ PRESETS = {
     "human-noise": Preset(
         "Real human noise",
         ("cifar10n-clean", "cifar10n-aggre", "cifar10n-random1", "cifar10n-worse", "cifar10n-three", "labelme", "dwug-bar", "dwug-plane"),
-        (*CLASSICAL, *DEEP, *OURS, "volmax-shared", "volmax-per-annotator"),
+        (*CLASSICAL, *DEEP, "spherepair-paper", *OURS, "volmax-shared", "volmax-per-annotator"),
         5,
     ),
     "ablation": Preset("The default less one part", ("cifar10n-worse", "labelme"), ("volmax", *ABLATION), 3),
@@ -86,7 +87,7 @@ PRESETS = {
     "machine": Preset(
         "The paper's protocol on CIFAR-10N's features: one machine annotator, 10,000 answers",
         tuple(f"cifar10n-machine-{percent}" for percent in MACHINE_LEVELS),
-        ("vanilla-paper", *(f"volmax-paper-v{v:g}" for v in PAPER_VOLUMES), "vanilla", "volmax"),
+        ("vanilla-paper", *(f"volmax-paper-v{v:g}" for v in PAPER_VOLUMES), "spherepair", "vanilla", "volmax"),
         5,
     ),
     "paper": Preset("The paper's tables", tuple(PAPER_TASKS), (*CLASSICAL, *DEEP, "vanilla-paper", *OURS), 5),
