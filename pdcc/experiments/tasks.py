@@ -12,7 +12,7 @@ from pdcc import datasets
 from pdcc.annotators import Answers, answer_by_labels, draw_pairs, machine_annotators, worker_pairs
 from pdcc.datasets import Judgments, Labelled
 from pdcc.experiments.bank import bank_problem, parts
-from pdcc.experiments.paper.data import PAPER_TASKS, paper_task
+from pdcc.experiments.paper.data import FILE_TASKS, paper_trial
 
 HUMAN_PAIRS = 10_000
 # DWUG: shares of the unordered pairs, and of the answers (by whole annotators), that are held out.
@@ -167,8 +167,8 @@ def _synthetic(task: str, trial: int, seed: int) -> Problem:
 
 
 def _paper(task: str, trial: int, seed: int) -> Problem:
-    data, answers, n_clusters = paper_task(task, trial, seed)
-    return _problem(data, answers, n_clusters)
+    found = paper_trial(task, trial, seed)
+    return replace(_problem(found.data, found.answers, found.n_clusters), valid=found.valid, given=found.answers.labels)
 
 
 def _bank(task: str, trial: int, seed: int) -> Problem:
@@ -204,6 +204,6 @@ def data_of(task: str) -> str:
 
 def load(task: str, trial: int, seed: int = 0) -> Problem:
     """The data of one trial of a task, by its name."""
-    if task in PAPER_TASKS:
+    if task in FILE_TASKS:
         return _paper(task, trial, seed)
     return next(make for prefix, make in _FAMILIES.items() if task.startswith(prefix))(task, trial, seed)
