@@ -195,7 +195,9 @@ def test_a_trial_draws_pairs_anew_and_the_same_at_every_noise(folder, by_class):
 
 def test_missing_and_wrong_files_say_what_to_do(folder, monkeypatch, by_class):
     X, y = by_class
-    with pytest.raises(ValueError, match=r"task: expected one of stl10-0\.0, .*imagenet10-amt, .*cifar100-10\.9, found 'stl10'"):
+    with pytest.raises(
+        ValueError, match=r"task: expected one of stl10-0\.0, .*imagenet10-amt, .*cifar100-10\.9, found 'stl10'"
+    ):
         paper_task("stl10")
     with pytest.raises(
         ValueError, match="name: expected one of stl10, cifar10, imagenet10, imagenet10-600, cifar100, found"

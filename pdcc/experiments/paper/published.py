@@ -12,7 +12,7 @@ import pandas as pd
 OWN_METHODS = ("VanillaDCC", "VolMaxDCC")
 SWAPPED = {"ACC": "ACC", "NMI": "ARI", "ARI": "NMI"}
 
-SHORT_TRAINED = "600-epoch features"
+SHORT_TRAINED, THREE_HIDDEN_LAYERS = "600-epoch features", "three hidden layers"
 
 # LaTeX label of a table: what it is about. The tables with deviations repeat the first three and are merged with them.
 TABLES = {
@@ -20,8 +20,8 @@ TABLES = {
     "cifar10": ("cifar10", "main"),
     "imagenet10": ("imagenet10", "main"),
     "imagenet10_cc_real": ("imagenet10-amt", "main"),
-    "ab_stl10": ("stl10", "three hidden layers"),
-    "ab_cifar10": ("cifar10", "three hidden layers"),
+    "ab_stl10": ("stl10", THREE_HIDDEN_LAYERS),
+    "ab_cifar10": ("cifar10", THREE_HIDDEN_LAYERS),
     "600": ("imagenet10", SHORT_TRAINED),
 }
 
