@@ -57,7 +57,7 @@ bench-speed: $(STAMP)
 
 bench-synthetic: $(STAMP)
 	$(BIN)/pdcc simulate synthetic -o results --jobs 2
-	cp results/synthetic.png docs/synthetic.png
+	cp results/synthetic-noisy.png docs/synthetic.png
 
 bench-bank: $(STAMP)
 	$(BIN)/pdcc simulate bank -o results --jobs 2

@@ -23,6 +23,8 @@ class SphericalClusters(nn.Module):
         omega: "different" asks for an angle of pi / omega or more, the negative zone.
     """
 
+    centres: Tensor
+
     def __init__(self, autoencoder: Autoencoder, n_clusters: int, latent: int, omega: float = 2.0):
         super().__init__()
         self.autoencoder = autoencoder

@@ -76,6 +76,7 @@ class SpherePair(DeepPairClusterer):
     """
 
     unit_codes = True
+    module_: SphericalClusters
 
     def __init__(
         self,
