@@ -153,6 +153,8 @@ def test_published_methods_differ_in_what_the_paper_says_they_do():
     for name, method in methods.THREE_LAYERS.items():
         three = method.make(10, 3, None)
         assert three.hidden == (512, 512, 512), name
+    for kind, changes in (("unit", {"scale": "unit"}), ("started", {"scale": "unit", "init": "pairs"})):
+        assert methods.METHODS[f"volmax-paper-{kind}"].make(10, 3, None).get_params() == plain | changes
     oracle = methods.METHODS["volmax-paper-three-oracle"].make(10, 3, None)
     assert oracle.volumes == methods.PAPER_VOLUMES
     sphere = methods.METHODS["spherepair-paper"].make(10, 3, None).get_params()

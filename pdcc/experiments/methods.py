@@ -86,6 +86,14 @@ def _volmax(title: str, **settings: Any) -> Method:
     return Method(title, lambda k, s, c: VolMaxDCC(k, random_state=s, progress=False, **settings))
 
 
+def _vanilla_paper(title: str, **changes: Any) -> Method:
+    return Method(title, lambda k, s, c: VanillaDCC.paper(k, random_state=s, progress=False, **changes))
+
+
+def _volmax_paper(title: str, **changes: Any) -> Method:
+    return Method(title, lambda k, s, c: VolMaxDCC.paper(k, random_state=s, progress=False, **changes))
+
+
 def _by_labels(title: str, **changes: Any) -> Method:
     """As published, with the authors' choice by a labelled validation set."""
     return Method(
@@ -151,8 +159,8 @@ METHODS: dict[str, Method] = {
     "spherepair-paper": Method(
         "SpherePair, published", lambda k, s, c: SpherePair(k, pretrained=c, random_state=s, progress=False)
     ),
-    "vanilla-paper": Method("VanillaDCC, paper", lambda k, s, c: VanillaDCC.paper(k, random_state=s, progress=False)),
-    "volmax-paper": Method("VolMaxDCC, paper", lambda k, s, c: VolMaxDCC.paper(k, random_state=s, progress=False)),
+    "vanilla-paper": _vanilla_paper("VanillaDCC, paper"),
+    "volmax-paper": _volmax_paper("VolMaxDCC, paper"),
     "vanilla": Method("VanillaDCC", lambda k, s, c: VanillaDCC(k, random_state=s, progress=False)),
     "volmax": _volmax("**VolMaxDCC, default**"),
     "volmax-shared": _volmax("VolMaxDCC, shared confusion", confusion="stochastic"),
@@ -188,20 +196,23 @@ ABLATION: dict[str, Method] = {
 THREE_LAYERS: dict[str, Method] = {
     "dc-gmm-three": _deep("DC-GMM, three hidden layers", DCGMM, **THREE),
     "c-idec-three": _deep("C-IDEC, three hidden layers", CIDEC, tol=0.0, **THREE),
-    "vanilla-paper-three": Method(
-        "VanillaDCC, paper, three hidden layers",
-        lambda k, s, c: VanillaDCC.paper(k, random_state=s, progress=False, **THREE),
-    ),
-    "volmax-paper-three": Method(
-        "VolMaxDCC, paper, three hidden layers",
-        lambda k, s, c: VolMaxDCC.paper(k, random_state=s, progress=False, **THREE),
-    ),
+    "vanilla-paper-three": _vanilla_paper("VanillaDCC, paper, three hidden layers", **THREE),
+    "volmax-paper-three": _volmax_paper("VolMaxDCC, paper, three hidden layers", **THREE),
     "volmax-paper-three-oracle": _by_labels(
         "VolMaxDCC, paper, three hidden layers, volume and epoch by labels (oracle)", **THREE
     ),
     "volmax-three": _volmax("VolMaxDCC, three hidden layers", **THREE),
 }
-METHODS |= ABLATION | THREE_LAYERS
+# As published but for the scaling, or for the scaling and the start: what of the difference from ours do these make?
+UNIT: dict[str, Any] = {"scale": "unit"}
+STARTED: dict[str, Any] = {"scale": "unit", "init": "pairs"}
+PREPARED: dict[str, Method] = {
+    "vanilla-paper-unit": _vanilla_paper("VanillaDCC, paper, unit rows", **UNIT),
+    "vanilla-paper-started": _vanilla_paper("VanillaDCC, paper, unit rows and our start", **STARTED),
+    "volmax-paper-unit": _volmax_paper("VolMaxDCC, paper, unit rows", **UNIT),
+    "volmax-paper-started": _volmax_paper("VolMaxDCC, paper, unit rows and our start", **STARTED),
+}
+METHODS |= ABLATION | THREE_LAYERS | PREPARED
 # No methods, but the best of some in every trial by the true labels: a bar, and never a recommendation.
 ORACLES: dict[str, tuple[str, ...]] = {
     "kmeans-oracle": tuple(KMEANS_SCALINGS),

@@ -18,6 +18,7 @@ from pdcc.experiments.methods import (
     ORACLES,
     PAPER_VOLUMES,
     PCK_MEANS_SCALINGS,
+    PREPARED,
     THREE_LAYERS,
 )
 from pdcc.experiments.paper.data import PAPER_TASKS, SHORT_TRAINED_TASKS, SUPERCLASS_TASKS
@@ -97,7 +98,7 @@ PRESETS = {
     "machine": Preset(
         "The paper's protocol on CIFAR-10N's features: one machine annotator, 10,000 answers",
         tuple(f"cifar10n-machine-{percent}" for percent in MACHINE_LEVELS),
-        ("vanilla-paper", *PAPER_GRID, "spherepair", "vanilla", "volmax"),
+        ("vanilla-paper", *PAPER_GRID, *PREPARED, "spherepair", "vanilla", "volmax"),
         5,
     ),
     "paper": Preset("The paper's tables", tuple(PAPER_TASKS), AS_IN_PAPER, 5),
