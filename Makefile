@@ -57,7 +57,7 @@ bench-speed: $(STAMP)
 
 bench-synthetic: $(STAMP)
 	$(BIN)/pdcc simulate synthetic -o results --jobs 2
-	cp results/synthetic.png docs/synthetic.png
+	cp results/synthetic-noisy.png docs/synthetic.png
 
 bench-bank: $(STAMP)
 	$(BIN)/pdcc simulate bank -o results --jobs 2
@@ -72,6 +72,7 @@ bench-ssc: $(STAMP)
 bench-human: $(STAMP)
 	$(BIN)/python benchmarks/start.py
 	$(BIN)/pdcc bench human-noise -o results/human-noise --jobs 2
+	$(BIN)/pdcc bench machine -o results/machine --jobs 2
 	$(BIN)/pdcc bench ablation -o results/ablation --jobs 2
 	$(BIN)/pdcc bench volumes -o results/volumes --jobs 2
 	$(BIN)/pdcc bench volumes-raw -o results/volumes-raw --jobs 2

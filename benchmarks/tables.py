@@ -13,7 +13,9 @@ from pdcc.experiments.bank_summary import bank_tables
 from pdcc.experiments.cells import plan
 from pdcc.experiments.compare import Records, summarise
 from pdcc.experiments.presets import PRESETS
-from pdcc.experiments.tables import READ_AS, as_table, comparisons, markdown, name_of, stamp
+from pdcc.experiments.robustness import degradation, volume_choices
+from pdcc.experiments.tables import READ_AS, comparisons, markdown, stamp
+from pdcc.experiments.wording import as_table, name_of
 from pdcc.storage.journal import read_lines
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -63,6 +65,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "HUMAN_NOISE": lambda: block("human-noise", some("acc", "log_loss", "auc")),
     "HUMAN_NOISE_COMPARED": lambda: block("human-noise", comparisons, read_as=""),
     "HUMAN_NOISE_COSTS": lambda: block("human-noise", some("nmi", "ari", "seconds", "peak_mb")),
+    "MACHINE": lambda: block("machine", some("acc", "followed"), volume_choices, degradation),
     "QUICK": lambda: block("quick", some("acc", "seconds")),
     "ABLATION": lambda: block("ablation", some("acc")),
     "VOLUMES": lambda: block("volumes", some("acc"), comparisons),

@@ -26,7 +26,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PretrainConfig:
-    """All that pretraining depends on beside the features. ``corruption``: share of entries of x set to 0 in the input."""
+    """All that pretraining depends on beside the features.
+
+    ``corruption``: share of entries of x set to 0 in the input. ``unit_codes``: whether codes have length 1.
+    """
 
     hidden: tuple[int, ...] = (500, 500, 2000)
     latent: int = 10
@@ -35,6 +38,7 @@ class PretrainConfig:
     corruption: float = 0.0
     seed: int = 0
     lr: float = 1e-3
+    unit_codes: bool = False
 
 
 def fingerprint(x: Tensor, config: PretrainConfig) -> dict[str, Any]:
@@ -53,7 +57,7 @@ def pretrained_autoencoder(
     exists and written where it does not. ``dropout`` is for later: the corruption is pretraining's own noise.
     """
     with seeded(config.seed):
-        net = Autoencoder(x.shape[1], config.hidden, config.latent, dropout)
+        net = Autoencoder(x.shape[1], config.hidden, config.latent, dropout, config.unit_codes)
     if store is None:
         pretrain(net.to(x.device), x, config, progress=progress)
         return net

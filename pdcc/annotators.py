@@ -17,12 +17,16 @@ ORDERS = 8  # in digits, one order skips a rate within .005 about one time in te
 
 @dataclass(frozen=True)
 class Answers:
-    """pairs (M, 2) row numbers, similar (M,) bool, annotators (M,) numbers or None, and the realised flip rate."""
+    """pairs (M, 2) row numbers, similar (M,) bool, annotators (M,) numbers or None, and the realised flip rate.
+
+    labels (N,): what the one annotator took all items for, where answers come of that; else None.
+    """
 
     pairs: NDArray[np.int64]
     similar: NDArray[np.bool_]
     flip_rate: float
     annotators: NDArray[np.int64] | None = None
+    labels: NDArray[Any] | None = None
 
 
 def draw_pairs(n_items: int, n_pairs: int, rng: np.random.Generator, *, distinct: bool = False) -> NDArray[np.int64]:
@@ -85,7 +89,7 @@ def answer_by_labels(classes: ArrayLike, labels: ArrayLike, pairs: NDArray[np.in
     """One annotator who has labelled every item: similar iff the two labels agree. Errors are transitively consistent."""
     truth, given = np.asarray(classes), np.asarray(labels)
     similar = given[pairs[:, 0]] == given[pairs[:, 1]]
-    return Answers(pairs, similar, flip_rate(truth, pairs, similar))
+    return Answers(pairs, similar, flip_rate(truth, pairs, similar), labels=given)
 
 
 def answer_with_flips(classes: ArrayLike, pairs: NDArray[np.int64], rate: float, rng: np.random.Generator) -> Answers:
@@ -143,13 +147,15 @@ def machine_annotators(
         )
     if n_annotators < 1:
         raise ValueError(f"n_annotators: expected at least 1, found {n_annotators}. Raise it.")
+    if n_annotators == 1:
+        return _hit(X, truth, pairs, flip_rate, tolerance, [seed, 0])
     annotators = np.random.default_rng([seed, n_annotators]).integers(n_annotators, size=len(pairs))
     similar = np.zeros(len(pairs), dtype=bool)
     for r in np.unique(annotators):
         mine = annotators == r
         similar[mine] = _hit(X, truth, pairs[mine], flip_rate, tolerance, [seed, int(r)]).similar
     wrong = (truth[pairs[:, 0]] == truth[pairs[:, 1]]) != similar
-    return Answers(pairs, similar, float(wrong.mean()), annotators if n_annotators > 1 else None)
+    return Answers(pairs, similar, float(wrong.mean()), annotators)
 
 
 def _learning_order(truth: NDArray[Any], seed: int | list[int]) -> tuple[NDArray[np.int64], int]:

@@ -13,7 +13,7 @@ from pdcc import VanillaDCC, datasets
 from pdcc.auto.rules import Selection
 from pdcc.cli import app
 from pdcc.datasets import Judgments
-from pdcc.experiments import cells, compare, methods, presets, tables, tasks
+from pdcc.experiments import cells, compare, methods, presets, tables, tasks, wording
 from pdcc.experiments.paper.published import published
 from pdcc.metrics import membership_mse
 from pdcc.storage.provenance import source_hash
@@ -58,7 +58,7 @@ def toy(monkeypatch):
         "perfect": methods.Method("Perfect", lambda k, s, c: Perfect(k)),
         "broken": methods.Method("Broken", lambda k, s, c: Simple(k, fails=True)),
     }
-    for module in (methods, cells, tables, presets):
+    for module in (methods, cells, tables, presets, wording):
         monkeypatch.setattr(module, "METHODS", made)
     monkeypatch.setattr(tasks, "load", problem)
     preset = presets.Preset("Toy", ("one", "two"), ("simple", "perfect", "broken"), 3)
@@ -232,8 +232,8 @@ def test_a_report_of_what_is_on_record(toy, tmp_path):
 def test_a_selected_volume_is_fitted_with(monkeypatch):
     seen = []
 
-    def select(X, y, *, estimator, random_state, progress):
-        seen.append((estimator.get_params()["confusion"], random_state, y.n_answers))
+    def select(X, y, *, estimator, volumes, random_state, progress):
+        seen.append((estimator.get_params()["confusion"], volumes, random_state, y.n_answers))
         return Selection("volume", 0.01, "because", pd.DataFrame(), "items and pairs")
 
     monkeypatch.setattr(methods, "select_volume", select)
@@ -255,7 +255,7 @@ def test_a_selected_volume_is_fitted_with(monkeypatch):
     monkeypatch.setattr(tasks, "load", problem)
     record = cells.run_cell(cells.Cell("one", "selected", 0, 0))
     assert record["status"] == "done", record
-    assert seen == [("stochastic", 0, 80)]
+    assert seen == [("stochastic", methods.VOLUMES, 0, 80)]
     assert made[0].report_.chosen.volume == 0.01
     assert made[0].get_params()["volume"] == "auto"  # what was asked for stays
     assert '"volume": 0.01' in record["message"]
@@ -314,8 +314,12 @@ def test_hard_labels_get_two_rates():
 def test_every_method_of_the_presets_exists():
     for preset in presets.PRESETS.values():
         assert set(preset.methods) <= set(methods.METHODS)
-    assert set(methods.IN_PAPER.values()) <= set(methods.METHODS)
-    assert not any("oracle" in m for preset in presets.PRESETS.values() for m in preset.methods)
+    assert set(methods.IN_PAPER) <= set(methods.METHODS)
+    # Labels choose in the reproductions of what the authors did with them, and nowhere else; the name says so.
+    assert {name for name, preset in presets.PRESETS.items() if any("oracle" in m for m in preset.methods)} == {
+        "paper", "paper-layers", "paper-600", "paper-volumes", "paper-cifar100",
+    }  # fmt: skip
+    assert all(("oracle" in name) == method.oracle for name, method in methods.METHODS.items())
 
 
 def test_missing_data_is_said_before_anything_runs(monkeypatch, tmp_path):

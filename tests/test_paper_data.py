@@ -9,7 +9,18 @@ from helpers import FLIP_TOLERANCE, Call, same
 
 from pdcc.datasets import digits
 from pdcc.errors import PairDataError, UnsafeFileError
-from pdcc.experiments.paper.data import AMT_FILE, PAPER_TASKS, SIZES, Sizes, paper_features, paper_task
+from pdcc.experiments.paper.data import (
+    AMT_FILE,
+    FILE_TASKS,
+    PAPER_TASKS,
+    SHORT_TRAINED_TASKS,
+    SIZES,
+    Sizes,
+    paper_features,
+    paper_items,
+    paper_task,
+    paper_trial,
+)
 from pdcc.experiments.paper.published import published
 
 SMALL = Sizes(seen=1200, valid=97, unseen=500, pairs=3000)
@@ -36,6 +47,8 @@ def test_sizes_and_levels_are_the_papers():
         "cifar10": (10_000, 45_000, 60_000, 10_000, 10),
         "imagenet10": (10_000, 2_000, 13_000, 10_000, 10),
         "imagenet10-amt": (10_000, 2_000, 13_000, 8_994, 10),
+        "imagenet10-600": (10_000, 2_000, 13_000, 10_000, 10),
+        "cifar100": (10_000, 45_000, 60_000, 10_000, 20),
     }
     assert len(PAPER_TASKS) == 13
     assert PAPER_TASKS["stl10-15.0"] == ("stl10", 0.15)
@@ -44,7 +57,10 @@ def test_sizes_and_levels_are_the_papers():
     assert {task: tuple(row) for task, *row in found.itertuples()} == {
         task: (name, 0.2309 if level is None else level) for task, (name, level) in PAPER_TASKS.items()
     }
-    assert set(published(setting="three hidden layers")["task"]) == {""}
+    deeper, shorter = (set(published(setting=s)["task"]) for s in ("three hidden layers", "600-epoch features"))
+    assert deeper == {task for task in PAPER_TASKS if task.startswith(("stl10", "cifar10"))}
+    assert shorter == set(SHORT_TRAINED_TASKS) == {"imagenet10-600-0.0", "imagenet10-600-4.4", "imagenet10-600-5.8"}
+    assert set(FILE_TASKS) - set(PAPER_TASKS) - shorter == {f"cifar100-{p}" for p in (0.0, 4.9, 8.7, 10.9)}
 
 
 def test_every_form_of_the_files_gives_the_same_split(folder, by_class):
@@ -72,6 +88,92 @@ def test_every_form_of_the_files_gives_the_same_split(folder, by_class):
     same(paper_features("stl10", SMALL).X, stl.X)
 
 
+def in_pieces(path, content, n):
+    """``content`` cut into ``n`` files as SpherePair's repository cuts them: equal but for the last."""
+    size = len(content) // n
+    for k in range(n):
+        end = (k + 1) * size if k < n - 1 else None
+        path.with_name(f"{path.name}.part{k + 1}").write_bytes(content[k * size : end])
+
+
+@pytest.mark.parametrize("name", ["cifar10", "stl10", "imagenet10", "cifar100"])
+def test_features_are_read_as_spherepairs_repository_keeps_them(folder, by_class, name):
+    X, y = by_class
+    sizes = SMALL if name != "cifar100" else Sizes(1200, 97, 500, 3000, 20)
+    y = y if name != "cifar100" else 2 * y + np.arange(len(y)) % 2
+    content = pickle.dumps((X, y))
+    np.savez(folder / f"{name}.npz", X=X, y=y)
+    expected, (X_valid, y_valid) = paper_items(name, sizes)
+    assert (X_valid.shape, y_valid.shape) == ((97, 64), (97,))
+    (folder / f"{name}.npz").unlink()
+    (folder / name).mkdir()
+    flat, deep = (folder / part / f"{name}_pretrained_dataset.pkl" for part in ("", name))
+    for path, n_pieces in ((flat, 1), (deep, 1), (deep, 2), (flat, 12)):
+        if n_pieces == 1:
+            path.write_bytes(content)
+        else:
+            in_pieces(path, content, n_pieces)
+        found, valid = paper_items(name, sizes)
+        for part in ("X", "y", "X_unseen", "y_unseen"):
+            same(getattr(found, part), getattr(expected, part))
+        same(valid[0], X_valid)
+        for file in path.parent.glob("*.pkl*"):
+            file.unlink()
+
+
+def test_pieces_that_are_missing_or_damaged_are_named(folder, by_class):
+    path = folder / "cifar10_pretrained_dataset.pkl"
+    content = pickle.dumps(by_class)
+    in_pieces(path, content, 3)
+    middle, last = (path.with_name(f"{path.name}.part{k}") for k in (2, 3))
+    kept = middle.read_bytes()
+    middle.unlink()
+    with pytest.raises(
+        PairDataError, match=r"dataset\.pkl: expected all pieces from \.part1 to \.part3, found no \.part2"
+    ):
+        paper_features("cifar10", SMALL)
+    middle.write_bytes(kept)
+    last.unlink()  # no name tells, but the bytes do
+    with pytest.raises(PairDataError, match="a damaged one"):
+        paper_features("cifar10", SMALL)
+    last.write_bytes(b"")
+    with pytest.raises(PairDataError, match="a damaged one"):
+        paper_features("cifar10", SMALL)
+    path.write_bytes(content)  # the whole is taken before its pieces
+    assert paper_features("cifar10", SMALL).X.shape == (1200, 64)
+    path.write_bytes(pickle.dumps((*by_class, "third")))
+    with pytest.raises(PairDataError, match="expected X and y"):
+        paper_features("cifar10", SMALL)
+    path.write_bytes(pickle.dumps((np.full(by_class[0].shape, "a"), by_class[1])))
+    with pytest.raises(PairDataError, match="numbers in X and y, found <U1"):
+        paper_features("cifar10", SMALL)
+
+
+def test_pieces_run_nothing_either(folder, by_class, tmp_path):
+    mark = tmp_path / "ran"
+    in_pieces(folder / "stl10_pretrained_dataset.pkl", pickle.dumps((Call(os.mkdir, str(mark)), by_class[1])), 2)
+    with pytest.raises(UnsafeFileError, match=r"posix\.mkdir"):
+        paper_features("stl10", SMALL)
+    assert not mark.exists()
+
+
+def test_what_oracles_choose_by_is_neither_seen_nor_unseen(folder, by_class):
+    X, y = by_class
+    np.savez(folder / "stl10.npz", X=X, y=y)
+    trial = paper_trial("stl10-8.3", sizes=SMALL)
+    rows = {row.tobytes() for row in trial.valid[0]}
+    assert len(rows) == 97
+    assert not rows & {row.tobytes() for row in (*trial.data.X, *trial.data.X_unseen)}
+    parts = {"X_seen": X[:1200], "y_seen": np.arange(1200) % 10, "X_unseen": X[:500], "y_unseen": np.arange(500) % 10}
+    np.savez(folder / "stl10.npz", **parts)
+    assert paper_items("stl10", SMALL)[1] is None
+    np.savez(folder / "stl10.npz", X_valid=X[:9], y_valid=y[:9], **parts)
+    same(paper_items("stl10", SMALL)[1][0], X[:9])
+    np.savez(folder / "stl10.npz", X_valid=X[:9], y_valid=y[:8], **parts)
+    with pytest.raises(PairDataError, match=r"X_valid \(9, d\) and y_valid \(9,\)"):
+        paper_items("stl10", SMALL)
+
+
 def test_a_trial_draws_pairs_anew_and_the_same_at_every_noise(folder, by_class):
     np.savez(folder / "stl10.npz", X=by_class[0], y=by_class[1])
     data, clean, n_clusters = paper_task("stl10-0.0", 0, sizes=SMALL)
@@ -93,9 +195,13 @@ def test_a_trial_draws_pairs_anew_and_the_same_at_every_noise(folder, by_class):
 
 def test_missing_and_wrong_files_say_what_to_do(folder, monkeypatch, by_class):
     X, y = by_class
-    with pytest.raises(ValueError, match=r"task: expected one of stl10-0\.0, .*imagenet10-amt, found 'stl10'"):
+    with pytest.raises(
+        ValueError, match=r"task: expected one of stl10-0\.0, .*imagenet10-amt, .*cifar100-10\.9, found 'stl10'"
+    ):
         paper_task("stl10")
-    with pytest.raises(ValueError, match="name: expected stl10, cifar10 or imagenet10"):
+    with pytest.raises(
+        ValueError, match="name: expected one of stl10, cifar10, imagenet10, imagenet10-600, cifar100, found"
+    ):
         paper_features("imagenet10-amt")
     with pytest.raises(FileNotFoundError, match=r"cifar10\.npz.*label\.npy.*60,000"):
         paper_task("cifar10-4.9")

@@ -121,6 +121,10 @@ def test_one_cell_end_to_end():
 def test_the_paper_study_from_the_shell(tmp_path, monkeypatch, capsys):
     ran, whole = [], synthetic.run_cell
     run_study = synthetic.run_study
+    # All volumes of the paper, from 1,000 to 10,000 pairs by 1,000; 5 trials of the clean figure and 10 of the noisy one.
+    assert {float(v) for v in synthetic.VOLUMES} == {0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1}
+    assert (synthetic.PAIRS[0], synthetic.PAIRS[-1], len(synthetic.PAIRS)) == (1000, 10_000, 10)
+    assert synthetic.TRIALS == {"clean": 5, "noisy": 10}
     monkeypatch.setattr(synthetic, "METHODS", dict(list(synthetic.METHODS.items())[:2]))
     monkeypatch.setattr(synthetic, "FITTED", synthetic.FITTED | {"epochs": 2, "hidden": (8,)})
     monkeypatch.setattr(run_study, "__kwdefaults__", run_study.__kwdefaults__ | {"pairs": (200, 400)})
@@ -135,10 +139,24 @@ def test_the_paper_study_from_the_shell(tmp_path, monkeypatch, capsys):
     assert list(zip(table["method"], table["pairs"], table["seed"], strict=True)) == cells
     again = whole(cells[3])
     assert table.iloc[3][["seen", "unseen"]].tolist() == pytest.approx([again["seen"], again["unseen"]])
-    assert (tmp_path / "synthetic.png").read_bytes().startswith(b"\x89PNG")
+    for figure in ("clean", "noisy"):
+        assert (tmp_path / f"synthetic-{figure}.png").read_bytes().startswith(b"\x89PNG")
     middle = table[(table["method"] == "clean: Vanilla") & (table["pairs"] == 200)]["seen"].median()
     (line,) = [s for s in capsys.readouterr().out.splitlines()[-5:] if "clean: Vanilla" in s and " 200 " in s]
     assert f"{middle:.4f}" in line
+
+
+def test_either_figure_has_its_own_number_of_trials(tmp_path, monkeypatch):
+    def quick(cell):
+        return dict(zip(("method", "pairs", "seed"), cell, strict=True)) | {"seen": 0.1, "unseen": 0.2}
+
+    monkeypatch.setattr(synthetic, "run_cell", quick)
+    table = synthetic.run_study(tmp_path, trials={"clean": 1, "noisy": 3}, seed=4, pairs=(10, 20))
+    clean = table["method"].str.startswith("clean")
+    assert sorted(table[clean]["seed"]) == [4, 4]
+    assert sorted(set(table[~clean]["seed"])) == [4, 5, 6]
+    assert set(synthetic.medians(table)["seeds"]) == {1, 3}
+    assert set(table[~clean]["method"]) == set(synthetic.METHODS) - {"clean: Vanilla"}
 
 
 def test_the_bank_of_labels_has_known_truth_and_is_summarised(tmp_path):

@@ -4,6 +4,7 @@ import itertools
 from collections.abc import Sequence
 
 from torch import Tensor, nn
+from torch.nn.functional import normalize
 
 
 def _perceptron(widths: Sequence[int], dropout: float) -> nn.Sequential:
@@ -53,23 +54,35 @@ class Decoder(nn.Module):
 
 
 class Autoencoder(nn.Module):
-    """An encoder and the decoder that undoes it (Xie et al. 2016; both baselines' papers).
+    """An encoder and the decoder that undoes it (Xie et al. 2016; the baselines' papers).
 
     Args:
         n_features: d.
         hidden: widths of the encoder's hidden ReLU layers.
         latent: L, the length of a code.
         dropout: probability of dropping a hidden unit of the encoder while training.
+        unit_codes: whether codes are divided by their length, so that they lie on a sphere.
     """
 
     def __init__(
-        self, n_features: int, hidden: Sequence[int] = (500, 500, 2000), latent: int = 10, dropout: float = 0.0
+        self,
+        n_features: int,
+        hidden: Sequence[int] = (500, 500, 2000),
+        latent: int = 10,
+        dropout: float = 0.0,
+        unit_codes: bool = False,
     ):
         super().__init__()
+        self.unit_codes = unit_codes
         self.encoder = Encoder(n_features, hidden, latent, dropout)
         self.decoder = Decoder(n_features, hidden, latent)
 
+    def codes(self, x: Tensor) -> Tensor:
+        """Codes (n, L) of features (n, d), as the decoder takes them."""
+        z: Tensor = self.encoder(x)
+        return normalize(z, dim=1) if self.unit_codes else z
+
     def forward(self, x: Tensor) -> Tensor:
         """Reconstructions (n, d) of features (n, d)."""
-        out: Tensor = self.decoder(self.encoder(x))
+        out: Tensor = self.decoder(self.codes(x))
         return out

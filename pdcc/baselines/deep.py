@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -49,6 +49,7 @@ class DeepPairClusterer(MembershipOutput, PairClusterer):
     pretrained: str | Path | None
     progress: bool | None
     tol: float = 0.0  # a baseline that stops when few labels change has it as a parameter
+    unit_codes: ClassVar[bool] = False
 
     def _check(self) -> None:
         if not isinstance(self.hidden, list | tuple):
@@ -81,12 +82,12 @@ class DeepPairClusterer(MembershipOutput, PairClusterer):
         fitted, held = split.train(data), split.test(data)
         config = PretrainConfig(
             tuple(int(width) for width in self.hidden), int(self.latent), int(self.pretrain_epochs),
-            int(self.batch_size), float(self.corruption), seed,
+            int(self.batch_size), float(self.corruption), seed, unit_codes=self.unit_codes,
         )  # fmt: skip
         store = None if self.pretrained is None else Path(self.pretrained)
         with isolated(seed, device):
             net = pretrained_autoencoder(features, config, dropout=self.dropout, store=store, progress=progress)
-            codes = in_parts(net.encoder.eval(), features).double().cpu().numpy()
+            codes = in_parts(net.eval().codes, features).double().cpu().numpy()
             self.module_, train_epoch = self._set_up(net, codes, tensors(fitted, features), start, seed)
             run = run_epochs(
                 self.module_,

@@ -23,7 +23,7 @@ def simulate(
     study: Annotated[
         str,
         typer.Argument(
-            help="synthetic (the paper's study), bank (does the diagnosis know how right labels are?), memberships (and whether soft ones are determined?), posterior (do intervals cover?), asking (what does choosing pairs save?) or nulls (what do tests say where nothing is wrong?)."
+            help="synthetic (the paper's two figures), bank (does the diagnosis know how right labels are?), memberships (and whether soft ones are determined?), posterior (do intervals cover?), asking (what does choosing pairs save?) or nulls (what do tests say where nothing is wrong?)."
         ),
     ],
     output: Annotated[
@@ -32,7 +32,7 @@ def simulate(
     size: Annotated[
         int | None,
         typer.Option(
-            help="Seeds of the study (10; asking: 5), or settings (bank: 324, memberships: 204, posterior and nulls: 200 repetitions)."
+            help="Trials of the study (synthetic: 5 clean and 10 noisy; asking: 5), or settings (bank: 324, memberships: 204, posterior and nulls: 200 repetitions)."
         ),
     ] = None,
     seed: Seed = 0,
@@ -70,7 +70,7 @@ def bench(
     preset: Annotated[
         str,
         typer.Argument(
-            help="quick (digits), synthetic; bank, bank-a, bank-b (parts of these need PDCC_DATA); human-noise, ablation, volumes, volumes-raw or paper (these need PDCC_DATA)."
+            help="quick (digits), synthetic; bank, bank-a, bank-b (parts of these need PDCC_DATA); human-noise, machine, ablation, volumes, volumes-raw; paper, paper-layers, paper-600, paper-volumes or paper-cifar100 (these need PDCC_DATA)."
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for tables; a killed run goes on.")],

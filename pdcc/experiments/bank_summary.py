@@ -10,7 +10,8 @@ import pandas as pd
 from pdcc.experiments.bank import DATA, HALVES, half_of, parts
 from pdcc.experiments.compare import Records, standard_error
 from pdcc.experiments.methods import METHODS, ORACLES
-from pdcc.experiments.tables import as_table, failures, name_of, plus_minus, stamp, write_cells
+from pdcc.experiments.tables import failures, stamp, write_cells
+from pdcc.experiments.wording import as_table, name_of, plus_minus
 from pdcc.plots.experiments import plot_differences
 from pdcc.storage.files import write_atomic
 from pdcc.storage.journal import write_figure, write_table

@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from sklearn.metrics import roc_auc_score
@@ -21,8 +21,9 @@ from sklearn.metrics import roc_auc_score
 from pdcc import metrics
 from pdcc.baselines.rates import two_rates
 from pdcc.data.pairs import PairData
+from pdcc.estimator import OracleVolMaxDCC
 from pdcc.experiments import tasks
-from pdcc.experiments.methods import METHODS, NEED_ANNOTATORS, Clusterer
+from pdcc.experiments.methods import METHODS, NEED_ANNOTATORS, Clusterer, Method
 from pdcc.grid.runner import run_grid
 from pdcc.storage.journal import read_lines
 from pdcc.storage.provenance import package_versions, source_hash
@@ -69,7 +70,7 @@ def run_cell(cell: Cell, cache: Path | None = None) -> dict[str, Any]:
     began = time.perf_counter()
     try:
         # A seed of its own for each trial, shared by the methods, as the data is.
-        estimator = METHODS[cell.method].make(problem.n_clusters, 1000 * cell.seed + cell.trial, cache)
+        estimator = make(METHODS[cell.method], problem, 1000 * cell.seed + cell.trial, cache)
         estimator.fit(problem.X, problem.pairs, problem.similar, problem.annotators)
         record |= {"seconds": time.perf_counter() - began, "peak_mb": _peak(fresh)}
         record |= _scores(estimator, problem) | {"status": "done", "message": _chosen(estimator)}
@@ -83,6 +84,18 @@ def run_cell(cell: Cell, cache: Path | None = None) -> dict[str, Any]:
     return record
 
 
+def make(method: Method, problem: tasks.Problem, seed: int, cache: Path | None) -> Clusterer:
+    """The estimator of a cell; only an oracle is given labelled items to choose by."""
+    estimator = method.make(problem.n_clusters, seed, cache)
+    if method.oracle:
+        if problem.valid is None:
+            raise ValueError(
+                "valid: expected items with known classes for an oracle to choose by, found none in this task. Leave the oracle out."
+            )
+        cast(OracleVolMaxDCC, estimator).set_params(oracle=problem.valid)
+    return estimator
+
+
 def _scores(estimator: Clusterer, problem: tasks.Problem) -> dict[str, float]:
     out: dict[str, float] = {}
     sides = [("seen", estimator.labels_, 0)]
@@ -91,6 +104,14 @@ def _scores(estimator: Clusterer, problem: tasks.Problem) -> dict[str, float]:
     if problem.truth is not None:
         for side, labels, k in sides:
             out |= {f"{name}_{side}": score(problem.truth[k], labels) for name, score in SCORES.items()}
+        if problem.given is not None:
+            out["followed"] = metrics.acc(problem.given, estimator.labels_)
+            out["annotator_acc"] = metrics.acc(problem.truth[0], problem.given)
+    if problem.valid is not None:
+        out["acc_valid"] = metrics.acc(problem.valid[1], estimator.predict(problem.valid[0]))
+    held_out = getattr(getattr(estimator, "report_", None), "useful", None)
+    if held_out is not None and held_out.held_out is not None:
+        out["held_out"] = held_out.held_out
     predict_proba = getattr(estimator, "predict_proba", None)
     if problem.memberships is not None and predict_proba is not None:
         for (side, _, k), X in zip(sides, (problem.X, problem.X_unseen), strict=True):

@@ -21,6 +21,9 @@ KNOWN = (
     "n_items",
     "n_pairs",
     "flip_rate",
+    "annotator_acc",
+    "acc_valid",
+    "held_out",
 )
 COSTS = ("seconds", "peak_mb")
 # Of these the least is best.

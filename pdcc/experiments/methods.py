@@ -3,16 +3,17 @@
 No method looks at true labels; what they would have chosen is in ``ORACLES``. "paper" is the published recipe, without it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, Self
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from pdcc.arrays import Features, Ints
 from pdcc.auto.sweep import VOLUMES, select_volume
-from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans
+from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans, SpherePair
 from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.data.reading import ReadAnswers
 from pdcc.estimator import VanillaDCC, VolMaxDCC
@@ -22,6 +23,11 @@ PREPROCESSING: dict[str, Any] = {"scale": "auto", "init": "pairs"}
 DEEP: dict[str, Any] = {"dropout": 0.5, "validation_fraction": 0.1, "patience": 8}
 # As the paper's own features come: no scaling, plain K-means for a start, and no partition.
 RAW: dict[str, Any] = {"scale": None, "init": "kmeans", "partition_weight": 0.0}
+# What the authors choose the volume from (section 6), by labels.
+PAPER_VOLUMES = (0.0, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+# The appendix repeats two tables with networks of these hidden layers.
+THREE: dict[str, Any] = {"hidden": (512, 512, 512)}
+NO_ITEMS = (np.empty((0, 0), dtype=np.float32), np.empty(0, dtype=np.int64))
 
 
 class Clusterer(Protocol):
@@ -38,14 +44,20 @@ class Clusterer(Protocol):
 
 @dataclass(frozen=True)
 class Method:
-    """A system by its name in tables, and how to make it: ``make(n_clusters, seed, cache)``."""
+    """A system by its name in tables, and how to make it: ``make(n_clusters, seed, cache)``.
+
+    oracle: it chooses by true labels of some items, which are set before it is fitted.
+    """
 
     title: str
     make: Callable[[int, int, Path | None], Clusterer]
+    oracle: bool = False
 
 
 class SelectedVolume(VolMaxDCC):
-    """VolMaxDCC at the volume that ``select_volume`` picks from the answers it is given; ``selection_`` says why."""
+    """VolMaxDCC at the one of ``volumes`` that ``select_volume`` picks from the answers; ``selection_`` says why."""
+
+    volumes: tuple[float, ...] = VOLUMES
 
     def fit(
         self,
@@ -60,7 +72,9 @@ class SelectedVolume(VolMaxDCC):
         asked, plain = self.volume, VolMaxDCC(**self.get_params())
         features = check_features(X)
         y = as_answers(X, len(features), pairs, similar, annotators, weights=weights, soft=soft)
-        self.selection_ = select_volume(features, y, estimator=plain, random_state=self.random_state, progress=False)
+        self.selection_ = select_volume(
+            features, y, estimator=plain, volumes=self.volumes, random_state=self.random_state, progress=False
+        )
         self.volume = self.selection_.value
         try:
             return super().fit(X, y)
@@ -72,7 +86,24 @@ def _volmax(title: str, **settings: Any) -> Method:
     return Method(title, lambda k, s, c: VolMaxDCC(k, random_state=s, progress=False, **settings))
 
 
-def _deep(title: str, kind: type[DCGMM] | type[CIDEC], **settings: Any) -> Method:
+def _vanilla_paper(title: str, **changes: Any) -> Method:
+    return Method(title, lambda k, s, c: VanillaDCC.paper(k, random_state=s, progress=False, **changes))
+
+
+def _volmax_paper(title: str, **changes: Any) -> Method:
+    return Method(title, lambda k, s, c: VolMaxDCC.paper(k, random_state=s, progress=False, **changes))
+
+
+def _by_labels(title: str, **changes: Any) -> Method:
+    """As published, with the authors' choice by a labelled validation set."""
+    return Method(
+        title,
+        lambda k, s, c: VolMaxDCC.paper(k, oracle=NO_ITEMS, random_state=s, progress=False, **changes),
+        oracle=True,
+    )
+
+
+def _deep(title: str, kind: type[DCGMM] | type[CIDEC] | type[SpherePair], **settings: Any) -> Method:
     return Method(
         title,
         lambda k, s, c: kind(k, **PREPROCESSING, **DEEP, **settings, pretrained=c, random_state=s, progress=False),
@@ -92,13 +123,22 @@ def _scalings(name: str, title: str, kind: type[KMeans] | type[PCKMeans]) -> dic
     }
 
 
-def _volumes(name: str, title: str, **settings: Any) -> dict[str, Method]:
-    """One setting at each of VOLUMES, and at the one that is selected from the answers."""
-    fixed = {f"{name}-v{v:g}": _volmax(f"{title}, volume {v:g}", volume=v, **settings) for v in VOLUMES}
-    selected = Method(
-        f"{title}, selected volume", lambda k, s, c: SelectedVolume(k, random_state=s, progress=False, **settings)
-    )
-    return fixed | {f"{name}-selected": selected}
+def _volumes(name: str, title: str, volumes: Sequence[float] = VOLUMES, **settings: Any) -> dict[str, Method]:
+    """One setting at each of ``volumes``, and at the one that is selected from the answers."""
+    fixed = {f"{name}-v{v:g}": _volmax(f"{title}, volume {v:g}", volume=v, **settings) for v in volumes}
+
+    def select(k: int, s: int, c: Path | None) -> Clusterer:
+        estimator = SelectedVolume(k, random_state=s, progress=False, **settings)
+        estimator.volumes = tuple(volumes)
+        return estimator
+
+    return fixed | {f"{name}-selected": Method(f"{title}, selected volume", select)}
+
+
+def _published(**changes: Any) -> dict[str, Any]:
+    """All settings of the paper but K and the volume."""
+    given = ("n_clusters", "volume", "random_state", "progress")
+    return {k: v for k, v in VolMaxDCC.paper().get_params().items() if k not in given} | changes
 
 
 KMEANS_SCALINGS, PCK_MEANS_SCALINGS = (
@@ -115,13 +155,19 @@ METHODS: dict[str, Method] = {
     "dc-gmm": _deep("DC-GMM", DCGMM),
     # Its own stop, when few labels change, comes before held-out answers can speak: early stopping is in its place.
     "c-idec": _deep("C-IDEC", CIDEC, tol=0.0),
-    "vanilla-paper": Method("VanillaDCC, paper", lambda k, s, c: VanillaDCC.paper(k, random_state=s, progress=False)),
-    "volmax-paper": Method("VolMaxDCC, paper", lambda k, s, c: VolMaxDCC.paper(k, random_state=s, progress=False)),
+    "spherepair": _deep("SpherePair", SpherePair),
+    "spherepair-paper": Method(
+        "SpherePair, published", lambda k, s, c: SpherePair(k, pretrained=c, random_state=s, progress=False)
+    ),
+    "vanilla-paper": _vanilla_paper("VanillaDCC, paper"),
+    "volmax-paper": _volmax_paper("VolMaxDCC, paper"),
     "vanilla": Method("VanillaDCC", lambda k, s, c: VanillaDCC(k, random_state=s, progress=False)),
     "volmax": _volmax("**VolMaxDCC, default**"),
     "volmax-shared": _volmax("VolMaxDCC, shared confusion", confusion="stochastic"),
     "volmax-per-annotator": _volmax("VolMaxDCC, per annotator", confusion="per-annotator"),
     "volmax-sigmoid": _volmax("VolMaxDCC, free B", confusion="sigmoid"),
+    "volmax-paper-oracle": _by_labels("VolMaxDCC, paper, volume and epoch by labels (oracle)"),
+    **_volumes("volmax-paper", "VolMaxDCC, paper", PAPER_VOLUMES, **_published()),
     **_volumes("volmax", "shared confusion", confusion="stochastic"),
     **_volumes("raw", "raw features", confusion="stochastic", **RAW),
     **KMEANS_SCALINGS,
@@ -146,16 +192,39 @@ ABLATION: dict[str, Method] = {
     "no-partition": _volmax("partition weight 0", partition_weight=0.0),
     "partition": _volmax("partition weight 1", partition_weight=1.0),
 }
-METHODS |= ABLATION
+# As published, with three hidden layers, and ours beside them.
+THREE_LAYERS: dict[str, Method] = {
+    "dc-gmm-three": _deep("DC-GMM, three hidden layers", DCGMM, **THREE),
+    "c-idec-three": _deep("C-IDEC, three hidden layers", CIDEC, tol=0.0, **THREE),
+    "vanilla-paper-three": _vanilla_paper("VanillaDCC, paper, three hidden layers", **THREE),
+    "volmax-paper-three": _volmax_paper("VolMaxDCC, paper, three hidden layers", **THREE),
+    "volmax-paper-three-oracle": _by_labels(
+        "VolMaxDCC, paper, three hidden layers, volume and epoch by labels (oracle)", **THREE
+    ),
+    "volmax-three": _volmax("VolMaxDCC, three hidden layers", **THREE),
+}
+# As published but for the scaling, or for the scaling and the start: what of the difference from ours do these make?
+UNIT: dict[str, Any] = {"scale": "unit"}
+STARTED: dict[str, Any] = {"scale": "unit", "init": "pairs"}
+PREPARED: dict[str, Method] = {
+    "vanilla-paper-unit": _vanilla_paper("VanillaDCC, paper, unit rows", **UNIT),
+    "vanilla-paper-started": _vanilla_paper("VanillaDCC, paper, unit rows and our start", **STARTED),
+    "volmax-paper-unit": _volmax_paper("VolMaxDCC, paper, unit rows", **UNIT),
+    "volmax-paper-started": _volmax_paper("VolMaxDCC, paper, unit rows and our start", **STARTED),
+}
+METHODS |= ABLATION | THREE_LAYERS | PREPARED
 # No methods, but the best of some in every trial by the true labels: a bar, and never a recommendation.
 ORACLES: dict[str, tuple[str, ...]] = {
     "kmeans-oracle": tuple(KMEANS_SCALINGS),
     "pck-means-oracle": tuple(PCK_MEANS_SCALINGS),
 }
-# Whose figures in the paper stand beside ours.
+# Whose figures in the paper stand beside ours: (their name, whether the network has three hidden layers) of each of our methods.
 IN_PAPER = {
-    "Kmeans": "kmeans", "COP-Kmeans": "cop-kmeans", "PCKmeans": "pck-means", "DC-GMM": "dc-gmm", "C-IDEC": "c-idec",
-    "VanillaDCC": "vanilla-paper", "VolMaxDCC": "volmax-paper",
+    "kmeans": ("Kmeans", False), "cop-kmeans": ("COP-Kmeans", False), "pck-means": ("PCKmeans", False),
+    "dc-gmm": ("DC-GMM", False), "c-idec": ("C-IDEC", False), "vanilla-paper": ("VanillaDCC", False),
+    "volmax-paper": ("VolMaxDCC", False), "volmax-paper-oracle": ("VolMaxDCC", False),
+    "dc-gmm-three": ("DC-GMM", True), "c-idec-three": ("C-IDEC", True), "vanilla-paper-three": ("VanillaDCC", True),
+    "volmax-paper-three": ("VolMaxDCC", True), "volmax-paper-three-oracle": ("VolMaxDCC", True),
 }  # fmt: skip
 # Where ids are missing, a confusion for each annotator is the shared one.
 NEED_ANNOTATORS = ("volmax-per-annotator",)

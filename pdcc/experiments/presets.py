@@ -11,15 +11,29 @@ from pdcc.experiments.bank import HALVES, bank_tasks, missing, parts
 from pdcc.experiments.bank_summary import write_bank_report
 from pdcc.experiments.cells import on_record, plan, run_bench
 from pdcc.experiments.compare import Records
-from pdcc.experiments.methods import ABLATION, KMEANS_SCALINGS, METHODS, ORACLES, PCK_MEANS_SCALINGS
-from pdcc.experiments.paper.data import PAPER_TASKS
+from pdcc.experiments.methods import (
+    ABLATION,
+    KMEANS_SCALINGS,
+    METHODS,
+    ORACLES,
+    PAPER_VOLUMES,
+    PCK_MEANS_SCALINGS,
+    PREPARED,
+    THREE_LAYERS,
+)
+from pdcc.experiments.paper.data import PAPER_TASKS, SHORT_TRAINED_TASKS, SUPERCLASS_TASKS
 from pdcc.experiments.tables import write_report
 
 logger = logging.getLogger(__name__)
 
 CLASSICAL = ("kmeans", "cop-kmeans", "pck-means")
-DEEP = ("dc-gmm", "c-idec")
+DEEP = ("dc-gmm", "c-idec", "spherepair")
+SPHERE = ("spherepair", "spherepair-paper")
 OURS = ("volmax-paper", "vanilla", "volmax")
+AS_IN_PAPER = (*CLASSICAL, *DEEP, "spherepair-paper", "vanilla-paper", "volmax-paper-oracle", *OURS)
+PAPER_GRID = tuple(f"volmax-paper-v{v:g}" for v in PAPER_VOLUMES)
+# Per cent of wrong answers: the paper's on CIFAR-10.
+MACHINE_LEVELS = (0.0, 5.0, 8.7, 10.9)
 
 
 @dataclass(frozen=True)
@@ -43,14 +57,14 @@ class Preset:
 
 def _bank(title: str, halves: Iterable[str]) -> Preset:
     tasks = bank_tasks(name for half in halves for name in HALVES[half])
-    return Preset(title, tasks, (*KMEANS_SCALINGS, *PCK_MEANS_SCALINGS, "vanilla", "volmax"), 3, bank=True)
+    return Preset(title, tasks, (*KMEANS_SCALINGS, *PCK_MEANS_SCALINGS, *SPHERE, "vanilla", "volmax"), 3, bank=True)
 
 
 PRESETS = {
     "quick": Preset(
         "Digits with machine annotators (section 6.1), M = N",
         tuple(f"digits-machine-{rate:02d}" for rate in (0, 5, 10, 15)),
-        (*CLASSICAL, *DEEP, *OURS),
+        (*CLASSICAL, *DEEP, "spherepair-paper", *OURS),
         3,
     ),
     "synthetic": Preset(
@@ -62,7 +76,7 @@ PRESETS = {
     "human-noise": Preset(
         "Real human noise",
         ("cifar10n-clean", "cifar10n-aggre", "cifar10n-random1", "cifar10n-worse", "cifar10n-three", "labelme", "dwug-bar", "dwug-plane"),
-        (*CLASSICAL, *DEEP, *OURS, "volmax-shared", "volmax-per-annotator"),
+        (*CLASSICAL, *DEEP, "spherepair-paper", *OURS, "volmax-shared", "volmax-per-annotator"),
         5,
     ),
     "ablation": Preset("The default less one part", ("cifar10n-worse", "labelme"), ("volmax", *ABLATION), 3),
@@ -81,7 +95,27 @@ PRESETS = {
     "bank": _bank("The default on nine data sets and six kinds of answers", HALVES),
     "bank-a": _bank("The default on half A of the bank", "A"),
     "bank-b": _bank("The default on half B of the bank", "B"),
-    "paper": Preset("The paper's tables", tuple(PAPER_TASKS), (*CLASSICAL, *DEEP, "vanilla-paper", *OURS), 5),
+    "machine": Preset(
+        "The paper's protocol on CIFAR-10N's features: one machine annotator, 10,000 answers",
+        tuple(f"cifar10n-machine-{percent}" for percent in MACHINE_LEVELS),
+        ("vanilla-paper", *PAPER_GRID, *PREPARED, "spherepair", "vanilla", "volmax"),
+        5,
+    ),
+    "paper": Preset("The paper's tables", tuple(PAPER_TASKS), AS_IN_PAPER, 5),
+    "paper-layers": Preset(
+        "The paper's tables with three hidden layers (appendix)",
+        tuple(task for task in PAPER_TASKS if task.startswith(("stl10", "cifar10"))),
+        (*THREE_LAYERS, "volmax"),
+        5,
+    ),
+    "paper-600": Preset("Features of 600 epochs (appendix)", tuple(SHORT_TRAINED_TASKS), AS_IN_PAPER, 5),
+    "paper-volumes": Preset(
+        "The paper's grid of volumes: the authors' choice by labels (oracle), and choices without",
+        tuple(PAPER_TASKS),
+        (*PAPER_GRID, "volmax-paper-selected", "volmax-paper-oracle", "volmax"),
+        5,
+    ),
+    "paper-cifar100": Preset("The 20 superclasses of CIFAR-100, which the paper does not have", tuple(SUPERCLASS_TASKS), AS_IN_PAPER, 5),
 }  # fmt: skip
 
 

@@ -18,14 +18,16 @@ from pdcc.experiments.compare import (
     summarise,
 )
 from pdcc.experiments.methods import IN_PAPER, METHODS
-from pdcc.experiments.paper.published import published
+from pdcc.experiments.paper.published import THREE_HIDDEN_LAYERS, published
+from pdcc.experiments.robustness import degradation, volume_choices
+from pdcc.experiments.wording import as_table, name_of, plus_minus
 from pdcc.plots.experiments import plot_bench
 from pdcc.storage.files import write_atomic
 from pdcc.storage.journal import write_figure, write_table
 
 TITLES = {
     "acc": "ACC, seen / unseen", "nmi": "NMI, seen / unseen", "ari": "ARI, seen / unseen", "mse": "membership MSE, seen / unseen",
-    "log_loss": "log-loss of held-out answers", "auc": "AUC of held-out answers", "peak_mb": "peak memory, MB",
+    "followed": "ACC against the annotator's own labels", "log_loss": "log-loss of held-out answers", "auc": "AUC of held-out answers", "peak_mb": "peak memory, MB",
 }  # fmt: skip
 READ_AS = "Mean ± standard deviation over (trials); the best mean in bold, the second best in italics (on seen items, where there are unseen ones)."
 READ_GAPS = "Differences are means over the trials both finished, ± their standard errors."
@@ -61,16 +63,6 @@ def markdown(records: Records, measures: tuple[str, ...] = ()) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def as_table(head: list[str], rows: list[list[str]]) -> str:
-    """Markdown."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
-
-
-def name_of(method: str) -> str:
-    """What a method is called in tables."""
-    return METHODS[method].title if method in METHODS else method
-
-
 def _place(measure: str, task: str) -> tuple[str, str]:
     """The table and the column in it that a measure of a task belongs to."""
     base, _, what = measure.removesuffix("_seen").removesuffix("_unseen").partition(", ")
@@ -82,7 +74,7 @@ def comparisons(records: Records) -> str:
     blocks = []
     swept = {
         kind: sorted({r["method"] for r in records if r["method"].startswith(f"{kind}-v")})
-        for kind in ("volmax", "raw")
+        for kind in ("volmax", "raw", "volmax-paper")
     }
     beside = against_best(records, "volmax")
     if not beside.empty and not any(
@@ -116,11 +108,6 @@ def _gap(row: dict[Any, Any]) -> str:
     return f"{row['difference']:+.3f}{plus_minus(row['se'])}"
 
 
-def plus_minus(error: float, digits: int = 3) -> str:
-    """An error as it stands behind a number; nothing where it is not known."""
-    return "" if np.isnan(error) else f" ± {error:.{digits}f}"
-
-
 def _column(part: pd.DataFrame, base: str) -> dict[str, str]:
     """The cells of one task: ``mean ± std / unseen mean ± std (trials)``, best and second best marked by the seen mean."""
     first = {r["method"]: r for r in part[~part["measure"].str.endswith("_unseen")].to_dict("records")}
@@ -148,8 +135,11 @@ def _spread(row: dict[Any, Any], digits: int) -> str:
 
 def beside_published(records: Records) -> pd.DataFrame:
     """Our means beside the paper's, for the tasks of the paper: task, method, metric, split, and mean and std of either."""
-    theirs = published(setting="main")
-    theirs = theirs.assign(method=theirs["method"].map(IN_PAPER))
+    names = pd.DataFrame(
+        [(*theirs, method) for method, theirs in IN_PAPER.items()], columns=["name", "three", "method"]
+    )
+    theirs = published().rename(columns={"method": "name"})
+    theirs = theirs.assign(three=theirs["setting"] == THREE_HIDDEN_LAYERS).merge(names, on=["name", "three"])
     ours = summarise(records)
     parts = ours["measure"].str.extract(r"^(acc|nmi|ari)_(seen|unseen)$")
     ours = ours.assign(metric=parts[0].str.upper(), split=parts[1])
@@ -195,8 +185,8 @@ def write_report(records: Records, output: Path, title: str) -> str:
     """cells.csv, summary.csv, summary.json, table.md and figure.png in ``output``; returns the Markdown."""
     table = write_cells(records, output, title)
     text = f"# {title}\n\n{READ_AS} {stamp(records) if records else ''}\n\n{markdown(records)}"
-    compared = comparisons(records)
-    text += f"\n{compared}" if compared else ""
+    for part in (comparisons(records), volume_choices(records), degradation(records)):
+        text += f"\n{part}" if part else ""
     beside = beside_published(records)
     if not beside.empty:
         write_table(output / "beside_paper.csv", beside)

@@ -2,7 +2,7 @@
 
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from pdcc import datasets
 from pdcc.annotators import Answers, answer_by_labels, draw_pairs, machine_annotators, worker_pairs
 from pdcc.datasets import Judgments, Labelled
 from pdcc.experiments.bank import bank_problem, parts
-from pdcc.experiments.paper.data import PAPER_TASKS, paper_task
+from pdcc.experiments.paper.data import FILE_TASKS, paper_trial
 
 HUMAN_PAIRS = 10_000
 # DWUG: shares of the unordered pairs, and of the answers (by whole annotators), that are held out.
@@ -34,7 +34,8 @@ class Problem:
     """One trial of a task. What methods are given: X, pairs, similar, annotators, n_clusters.
 
     What they are scored by: classes of seen and unseen items (``truth``), memberships of both (``memberships``), or held-out
-    answers, by the name of what is new about them (``held``).
+    answers, by the name of what is new about them (``held``). Labelled items (X, classes) that oracles choose by, and no
+    method sees: ``valid``. What the one annotator took the seen items for: ``given``.
     """
 
     n_clusters: int
@@ -47,6 +48,8 @@ class Problem:
     truth: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
     memberships: tuple[NDArray[np.float64], NDArray[np.float64]] | None = None
     held: dict[str, Held] | None = None
+    valid: tuple[NDArray[Any], NDArray[np.int64]] | None = None
+    given: NDArray[np.int64] | None = None
 
 
 def rng_of(task: str, trial: int, seed: int) -> np.random.Generator:
@@ -66,6 +69,21 @@ def _cifar10n(task: str, trial: int, seed: int) -> Problem:
     rng = rng_of("cifar10n", trial, seed)  # the same pairs under every noise
     data, labels = datasets.cifar10n(task.removeprefix("cifar10n-"))
     return _problem(data, answer_by_labels(data.y, labels, draw_pairs(len(data.y), HUMAN_PAIRS, rng)), 10)
+
+
+def _cifar10n_machine(task: str, trial: int, seed: int) -> Problem:
+    """Section 6.1 on these features, as ``paper_task`` has it: new pairs in every trial, the same annotator and items.
+
+    A fifth of the unseen items, with their classes, is what oracles choose by.
+    """
+    data = datasets.cifar10n("clean")[0]
+    pairs = draw_pairs(len(data.y), HUMAN_PAIRS, np.random.default_rng([seed, trial]))
+    rate = round(float(task.removeprefix("cifar10n-machine-")) / 100, 4)
+    answers = machine_annotators(data.X, data.y, pairs, flip_rate=rate, seed=seed)
+    cut = len(data.y_unseen) // 5
+    rest = Labelled(data.X, data.y, data.X_unseen[cut:], data.y_unseen[cut:])
+    valid = data.X_unseen[:cut], data.y_unseen[:cut]
+    return replace(_problem(rest, answers, 10), valid=valid, given=answers.labels)
 
 
 def _three_columns(task: str, trial: int, seed: int) -> Problem:
@@ -149,8 +167,8 @@ def _synthetic(task: str, trial: int, seed: int) -> Problem:
 
 
 def _paper(task: str, trial: int, seed: int) -> Problem:
-    data, answers, n_clusters = paper_task(task, trial, seed)
-    return _problem(data, answers, n_clusters)
+    found = paper_trial(task, trial, seed)
+    return replace(_problem(found.data, found.answers, found.n_clusters), valid=found.valid, given=found.answers.labels)
 
 
 def _bank(task: str, trial: int, seed: int) -> Problem:
@@ -161,6 +179,7 @@ def _bank(task: str, trial: int, seed: int) -> Problem:
 
 
 _FAMILIES: dict[str, Callable[[str, int, int], Problem]] = {
+    "cifar10n-machine-": _cifar10n_machine,
     "cifar10n-three": _three_columns,
     "cifar10n-": _cifar10n,
     "labelme": _labelme,
@@ -185,6 +204,6 @@ def data_of(task: str) -> str:
 
 def load(task: str, trial: int, seed: int = 0) -> Problem:
     """The data of one trial of a task, by its name."""
-    if task in PAPER_TASKS:
+    if task in FILE_TASKS:
         return _paper(task, trial, seed)
     return next(make for prefix, make in _FAMILIES.items() if task.startswith(prefix))(task, trial, seed)

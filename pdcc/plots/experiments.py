@@ -1,6 +1,7 @@
 """Pictures of studies: methods compared, wins and losses, the identifiability bank, the synthetic study. They take tables, not studies."""
 
 from collections.abc import Mapping, Sequence
+from itertools import cycle
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -159,7 +160,7 @@ def plot_study(medians: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     from matplotlib.figure import Figure
 
     axes = ax if ax is not None else Figure(figsize=(7.5, 4.6), layout="constrained").add_subplot()
-    colours = ("#4477aa", "#bbbbbb", "#ccbb44", "#66ccee", "#228833", "#ee6677", "#aa3377")
+    colours = cycle(("#4477aa", "#bbbbbb", "#ccbb44", "#66ccee", "#228833", "#ee6677", "#aa3377", "#000000"))
     for method, colour in zip(dict.fromkeys(medians["method"]), colours, strict=False):
         rows = medians[medians["method"] == method].sort_values("pairs")
         axes.loglog(rows["pairs"], rows["seen"], "o-", color=colour, label=method)

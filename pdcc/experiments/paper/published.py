@@ -12,15 +12,17 @@ import pandas as pd
 OWN_METHODS = ("VanillaDCC", "VolMaxDCC")
 SWAPPED = {"ACC": "ACC", "NMI": "ARI", "ARI": "NMI"}
 
+SHORT_TRAINED, THREE_HIDDEN_LAYERS = "600-epoch features", "three hidden layers"
+
 # LaTeX label of a table: what it is about. The tables with deviations repeat the first three and are merged with them.
 TABLES = {
     "stl10": ("stl10", "main"),
     "cifar10": ("cifar10", "main"),
     "imagenet10": ("imagenet10", "main"),
     "imagenet10_cc_real": ("imagenet10-amt", "main"),
-    "ab_stl10": ("stl10", "three hidden layers"),
-    "ab_cifar10": ("cifar10", "three hidden layers"),
-    "600": ("imagenet10", "600-epoch features"),
+    "ab_stl10": ("stl10", THREE_HIDDEN_LAYERS),
+    "ab_cifar10": ("cifar10", THREE_HIDDEN_LAYERS),
+    "600": ("imagenet10", SHORT_TRAINED),
 }
 
 
@@ -36,7 +38,7 @@ def published(
     """One row per figure: data, setting, noise, task, method, split, metric, mean, std, table, note; arguments narrow it down.
 
     data: "stl10", "cifar10", "imagenet10" or "imagenet10-amt". setting: "main", "three hidden layers" or "600-epoch
-    features". noise: share of wrong answers. task: what ``paper_task`` calls it, empty where the setting is another.
+    features". noise: share of wrong answers. task: what ``paper_task`` calls it.
     split: "seen" or "unseen". std: over 5 trials, NaN where none is printed. table: its LaTeX label.
     """
     text = {name: str for name in ("table", "method", "split", "printed")}
@@ -44,9 +46,9 @@ def published(
         table = pd.read_csv(file, dtype={**text, "noise": np.float64, "mean": np.float64, "std": np.float64})
     table["data"] = [TABLES[name][0] for name in table["table"]]
     table["setting"] = [TABLES[name][1] for name in table["table"]]
-    pairs = zip(table["data"], table["noise"], strict=True)
-    levels = [name if name.endswith("amt") else f"{name}-{100 * level:.1f}" for name, level in pairs]
-    table["task"] = np.where(table["setting"] == "main", levels, "")
+    names = table["data"].where(table["setting"] != SHORT_TRAINED, table["data"] + "-600")
+    pairs = zip(names, table["noise"], strict=True)
+    table["task"] = [name if name.endswith("amt") else f"{name}-{100 * level:.1f}" for name, level in pairs]
     own = table["method"].isin(OWN_METHODS)
     table["metric"] = table["printed"].where(~own, table["printed"].map(SWAPPED))
     table["note"] = ("printed as " + table["printed"]).where(table["metric"] != table["printed"], "")

@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pdcc.errors import PairDataError, UnsafeFileError
+from pdcc.experiments.paper.pieces import whole_bytes
 
 MAX_BYTES = 1 << 30  # the paper's largest features, 60,000 x 2048 float32, take half of it
 MAX_STEPS = 5_000_000  # a step may allocate some 100 bytes
@@ -45,19 +46,13 @@ class _Refused(Exception):
 
 
 def read_pickle(path: str | Path, *, max_bytes: int = MAX_BYTES) -> Any:
-    """The plain data in a pickle file of any protocol; arrays come back as writable copies.
+    """The plain data in a pickle file of any protocol, or in its pieces; arrays come back as writable copies.
 
     Raises ``UnsafeFileError`` for a file that holds more than plain data, ``PairDataError`` for one that is missing,
-    damaged or longer than ``max_bytes``.
+    damaged or longer than ``max_bytes``, or that lacks a piece.
     """
     path = Path(path)
-    if not path.is_file():
-        raise PairDataError(str(path), "a file", "none there", "Check the path.")
-    size = path.stat().st_size
-    if size > max_bytes:
-        raise PairDataError(str(path), f"at most {max_bytes} bytes", f"{size}", "Raise max_bytes if that is right.")
-    with path.open("rb") as file:
-        data = file.read(max_bytes)
+    data = whole_bytes(path, max_bytes)
     try:
         _scan(data)
         return _plain(_Reader(data).load(), {}, 0)
