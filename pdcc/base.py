@@ -25,6 +25,7 @@ from pdcc.inference import PairTensors, memberships, pair_nll
 from pdcc.models import CONFUSIONS, log_volume, similar_logits
 from pdcc.pair_input import MembershipOutput
 from pdcc.refitting import Refitting
+from pdcc.rows import FeatureRows
 from pdcc.storage.files import as_path
 from pdcc.storage.lock import claimed
 from pdcc.storage.model import load_run, save_run
@@ -297,7 +298,7 @@ class PairEstimator(MembershipOutput, Refitting):
         self.annotator_reliability_ = annotator_reliability(data, found)
         return found
 
-    def _features(self, X: Features) -> Floats:
+    def _features(self, X: Features) -> Floats | FeatureRows:
         check_is_fitted(self, "fitted_")
         return self._like_fitted(X, self.fitted_.item_shape)
 

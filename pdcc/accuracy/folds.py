@@ -4,15 +4,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from torch import Tensor
 from tqdm.auto import tqdm
 
 from pdcc.arrays import Bools, Float64, Ints
 from pdcc.auto.initialise import Partitioner
+from pdcc.auto.large import as_rows
 from pdcc.auto.signals import partition_agreement
 from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 from pdcc.inference.predict import memberships
+from pdcc.inference.rows import Items
 from pdcc.metrics import align
 from pdcc.training import Trainer, Trial, first_net, tensors
 
@@ -36,12 +37,12 @@ class FoldFits:
         return replace(self, judged_by=self.judged_by[which])
 
 
-def fit_again(fitted: Fitted, x: Tensor, answers: PairData, seed: int, title: str) -> Trial:
+def fit_again(fitted: Fitted, x: Items, answers: PairData, seed: int, title: str) -> Trial:
     """Train what was chosen on these answers alone, start and all, for as many epochs as the fit was; x: scaled features."""
     config, kind = fitted.config, fitted.report.start_kind
     labels = agreement = None
     if kind is not None:
-        made = Partitioner(x.flatten(1).cpu().numpy(), config.n_clusters, seed).make(kind, answers)
+        made = Partitioner(as_rows(x), config.n_clusters, seed).make(kind, answers)
         labels = torch.as_tensor(made).to(x.device)
         agreement = torch.as_tensor(partition_agreement(made, config.n_clusters, answers), dtype=x.dtype).to(x.device)
     net = first_net(config, x, labels, seed, fitted.own)

@@ -8,25 +8,28 @@ times as many parts, which the answers between them group into clusters ("groupe
 whose clusters also explain the answers sets out, with one shape for all clusters or one for each. No label is ever seen.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from sklearn.decomposition import PCA
+import torch
 
-from pdcc.arrays import Float32, Float64, Floats, Ints
+from pdcc.arrays import Float64, Floats, Ints
 from pdcc.auto.calibration import BLEND, CLEARLY, COMPONENTS, FOLDS, LEADING, PARTS, TRIAL_ITEMS
+from pdcc.auto.large import Scaled, as_rows, blocks, components, constrained, cross_moment, some_answers, take
 from pdcc.auto.mixture import mixture
 from pdcc.auto.rules import Rows, choose, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, cross_validated, evidence
 from pdcc.data.degrees import counts, degree
 from pdcc.data.pairs import PairData
-from pdcc.data.scaling import SCALES, Scaler, check_scaled, fits_float32
+from pdcc.data.scaling import SCALES, Scaler, fits_float32
 from pdcc.data.splits import folds as folds_of
 from pdcc.exclusive import one_core
+from pdcc.inference.rows import RowSource, scaled_items
 from pdcc.partition.kmeans import centroids, enough_tries, kmeans
-from pdcc.partition.pck_means import pck_means
+from pdcc.rows import FeatureRows
 
 PARTITIONS, SHAPES = ("plain", "guided", "grouped"), ("one shape", "own shapes")
 STARTS = tuple(kind for base in PARTITIONS for kind in (base, *(f"{base}, {shape}" for shape in SHAPES)))
@@ -41,46 +44,55 @@ GUIDED = 20
 
 
 class Partitioner:
-    """Ways to partition the items by their scaled features (N, d)."""
+    """Ways to partition the items by their scaled features (N, d), which may be read as they are needed.
 
-    def __init__(self, scaled: Float32, n_clusters: int, seed: int):
-        self.X, self.K, self.seed = scaled.reshape(len(scaled), -1), n_clusters, seed
+    Many items are labelled by what a sample of them says (``pdcc.auto.large``), and of many answers some are used.
+    """
+
+    def __init__(self, scaled: Scaled, n_clusters: int, seed: int):
+        self.X: Scaled = scaled if isinstance(scaled, RowSource) else scaled.reshape(len(scaled), -1)
+        self.K, self.seed = n_clusters, seed
         items = np.arange(len(scaled))
         rng = np.random.default_rng(seed)
         self.trial = None if len(items) <= TRIAL_ITEMS else np.sort(rng.choice(items, TRIAL_ITEMS, replace=False))
 
     @cached_property
-    def components(self) -> Float64:
+    def components(self) -> Floats:
         """Principal components (N, p) of the features."""
-        with one_core(), np.errstate(invalid="ignore"):  # shares of the variance of constant features
-            most = min(COMPONENTS * self.K, *self.X.shape)
-            found = PCA(most, random_state=self.seed).fit_transform(self.X.astype(np.float64))
+        width = math.prod(self.X.shape[1:])
+        found = components(self.X, min(COMPONENTS * self.K, len(self.X), width), self.seed)
         # Whitening would blow components that are only rounding up to the size of the others.
-        deviation = found.std(axis=0)
+        deviation = found.std(axis=0, dtype=np.float64)
         return np.asarray(found[:, deviation >= NEGLIGIBLE * deviation.max()])
 
     @cached_property
     def unmoved(self) -> Ints:
         """Plain K-means of all items, (N,)."""
         tries = enough_tries(len(self.X), 10)
-        return kmeans(self.X, self.K, tries=tries, seed=self.seed, rows=self.trial)
+        if not isinstance(self.X, RowSource):
+            return kmeans(self.X, self.K, tries=tries, seed=self.seed, rows=self.trial)
+        some = take(self.X, np.arange(len(self.X)) if self.trial is None else self.trial)
+        return kmeans(some, self.K, tries=tries, seed=self.seed, blocks=blocks(self.X))
 
-    def embed(self, pairs: PairData) -> Float64:
+    def embed(self, pairs: PairData) -> Floats:
         """Half principal components, half the K - 1 directions in them along which answers differ most."""
         plain = self.components
-        deviation = plain.std(axis=0)
-        white = plain / np.where(deviation > 0, deviation, 1.0)
+        deviation = plain.std(axis=0, dtype=np.float64)
+        white = plain / np.where(deviation > 0, deviation, 1.0).astype(plain.dtype)
         y, weight = degree(pairs), counts(pairs)
         excess = weight * (y - np.average(y, weights=weight))
-        moment = (white[pairs.i] * excess[:, None]).T @ white[pairs.j] / weight.sum()
+        moment = cross_moment(white, pairs, excess) / weight.sum()
         values, vectors = np.linalg.eigh((moment + moment.T) / 2)
         lead = np.argsort(-values)[: self.K - 1]
-        discriminant = white @ vectors[:, lead] * np.sqrt(np.clip(values[lead], 0.0, None))
-        return np.hstack([np.sqrt(1 - BLEND) * _unit_power(plain), np.sqrt(BLEND) * _unit_power(discriminant)])
+        axes = vectors[:, lead].astype(plain.dtype)
+        discriminant = white @ axes * np.sqrt(np.clip(values[lead], 0.0, None)).astype(plain.dtype)
+        shares = plain.dtype.type(np.sqrt(1 - BLEND)), plain.dtype.type(np.sqrt(BLEND))
+        return np.hstack([shares[0] * _unit_power(plain), shares[1] * _unit_power(discriminant)])
 
     def make(self, kind: str, pairs: PairData) -> Ints:
         """Labels (N,) of one of ``STARTS``, or "constrained": K-means that pays for every answer it breaks, soft ones read as plain and all alike."""
         base, _, shape = kind.partition(", ")
+        pairs = some_answers(pairs, self.seed)
         return self._mixed(self._partition(base, pairs), shape, pairs)
 
     def make_all(self, pairs: PairData) -> dict[str, Ints]:
@@ -93,9 +105,7 @@ class Partitioner:
             return self.unmoved
         with one_core():
             if base == "constrained":
-                return pck_means(
-                    self.X.astype(np.float64), self.K, pairs, weight=PRICE, tries=10, max_iter=100, seed=self.seed
-                ).labels
+                return constrained(self.X, self.K, pairs, weight=PRICE, seed=self.seed)
             space = self.embed(pairs)
             if base == "grouped":
                 return regrouped(*self._parts(space), self.K, pairs, self.seed)
@@ -112,10 +122,10 @@ class Partitioner:
         """Several parts for each cluster, (N,), and their places (P, p) in the coordinates that answers point out."""
         return self._parts(self.embed(pairs))
 
-    def _parts(self, space: Float64) -> tuple[Ints, Float64]:
+    def _parts(self, space: Floats) -> tuple[Ints, Float64]:
         n_parts = max(self.K, min(PARTS * self.K, len(space) // PARTS))
         parts = kmeans(space, n_parts, tries=1, seed=self.seed, rows=self.trial)
-        return parts, centroids(space, parts, n_parts)
+        return parts, centroids(space.astype(np.float64, copy=False), parts, n_parts)
 
 
 def regrouped(parts: Ints, places: Float64, n_groups: int, pairs: PairData, seed: int) -> Ints:
@@ -168,8 +178,9 @@ def _two_rates(counts: Float64, groups: Ints) -> tuple[float, float, float]:
     return total, rates[0], rates[1]
 
 
-def _unit_power(Z: Float64) -> Float64:
-    return np.asarray(Z / max(np.sqrt((Z**2).sum(axis=1).mean()), np.finfo(np.float64).tiny))
+def _unit_power(Z: Floats) -> Floats:
+    power = max(float(np.sqrt((Z**2).sum(axis=1).mean())), np.finfo(np.float64).tiny)
+    return np.asarray(Z / Z.dtype.type(power))
 
 
 @dataclass(frozen=True)
@@ -213,6 +224,7 @@ def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
     Cross-validated over answers: a partition into few parts remembers nothing of single items. Of the ways that folds cannot
     tell apart, the one is taken that, made from all answers, makes them likeliest: any way may be unlucky once.
     """
+    shown = some_answers(shown, way.seed)
     folds = folds_of(shown, FOLDS, way.seed)
     if init == "kmeans" or not folds:
         return Start("plain", way.unmoved, way.unmoved, None, True, ())
@@ -228,7 +240,7 @@ def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
 
 
 def make_ways(
-    features: Floats,
+    features: Floats | FeatureRows,
     shown: PairData,
     n_clusters: int,
     kinds: Sequence[str | None],
@@ -241,7 +253,9 @@ def make_ways(
     And the table of what was compared. project: keep the ``LEADING`` components of unit rows only.
     """
     scalers = [Scaler.fit(features, kind, LEADING if project else None) for kind in kinds]
-    ways = [(scaler, Partitioner(check_scaled(scaler(features)), n_clusters, seed)) for scaler in scalers]
+    scaled = [as_rows(scaled_items(features, scaler, torch.device("cpu"))) for scaler in scalers]
+    ways = [(s, Partitioner(x, n_clusters, seed)) for s, x in zip(scalers, scaled, strict=True)]
+    shown = some_answers(shown, seed)
     folds = folds_of(shown, FOLDS, seed)
     if len(ways) == 1 or not folds:
         return ways[:1], ()
@@ -251,9 +265,10 @@ def make_ways(
 
 
 def scaled_start(
-    features: Floats, shown: PairData, n_clusters: int, *, scale: str | None, init: str, seed: int
+    features: Floats | FeatureRows, shown: PairData, n_clusters: int, *, scale: str | None, init: str, seed: int
 ) -> tuple[Scaler, Start]:
     """The scaling and the start of VolMaxDCC for methods that are not trained to compare scalings: partitions compare them."""
+    shown = some_answers(shown, seed)
     folds = folds_of(shown, FOLDS, seed)
     found = []
     kinds: tuple[str | None, ...] = (scale,)
