@@ -28,6 +28,7 @@ FLOW = (
     ("inference",),
     ("training",),
     ("fitted",),
+    ("sampled",),
     ("auto",),
     ("estimator", "base", "refitting"),
     ("posterior",),

@@ -1,6 +1,7 @@
 """What starts need of many items and answers: rows and blocks of scaled items, components by a sample, parts of the answers."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -90,6 +91,7 @@ def constrained(X: Scaled, n_clusters: int, pairs: PairData, *, weight: float, s
     how: dict[str, Any] = {"weight": weight, "tries": 10, "max_iter": 100, "seed": seed}
     if len(X) <= sample_size(tuple(X.shape)):
         return pck_means(take(X, np.arange(len(X))).astype(np.float64), n_clusters, pairs, **how).labels
-    rows, few = among(pairs, CONSTRAINED_ITEMS, seed)
-    centres = pck_means(take(X, rows).astype(np.float64), n_clusters, few, **how).centres
+    rows, part = among(pairs, CONSTRAINED_ITEMS, seed)
+    some = take(X, rows).astype(np.float64)
+    centres = pck_means(some, n_clusters, replace(part, features=some), **how).centres
     return np.concatenate([squared_distances(part, centres).argmin(axis=1) for part in blocks(X)])

@@ -9,6 +9,9 @@ import typer
 
 from pdcc.cli.app import Features, IdColumn, Run, Seed, app, say
 
+# Lines of a table that are made at once.
+LINES_AT_ONCE = 100_000
+
 
 @app.command()
 def fit(
@@ -188,11 +191,15 @@ def predict(
         warnings.filterwarnings("ignore", "X (has|does not have valid) feature names")  # which that line says
         F = estimator.predict_proba(X)
     items: Any = np.arange(len(F)) if ids is None else ids
-    if safe_csv:
-        items = [safe_cell(i) for i in items]
-    columns: dict[str, Any] = {"item": items, "label": F.argmax(axis=1)}
-    table = pd.DataFrame(columns | {f"m{k}": F[:, k] for k in range(F.shape[1])})
-    write_atomic(target, table.to_csv(index=False).encode())
+
+    def lines(begin: int) -> bytes:
+        some = slice(begin, begin + LINES_AT_ONCE)
+        named = [safe_cell(i) for i in items[some]] if safe_csv else items[some]
+        columns: dict[str, Any] = {"item": named, "label": F[some].argmax(axis=1)}
+        table = pd.DataFrame(columns | {f"m{k}": F[some, k] for k in range(F.shape[1])})
+        return table.to_csv(index=False, header=begin == 0).encode()
+
+    write_atomic(target, (lines(begin) for begin in range(0, len(F), LINES_AT_ONCE)))
     say(f"Memberships of {len(F)} items in {output}.")
 
 

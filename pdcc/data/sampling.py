@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pdcc.arrays import Ints
+from pdcc.arrays import Bools, Ints
 from pdcc.data.pairs import PairData
 from pdcc.rows import drawn_rows
 
@@ -26,13 +26,16 @@ def among(data: PairData, n_items: int, seed: int) -> tuple[Ints, PairData]:
     rows = np.unique(np.concatenate([few.i, few.j]))
     rest = np.setdiff1d(drawn_rows(data.n_items, n_items, seed), rows)
     rows = np.union1d(rows, np.random.default_rng(seed).permutation(rest)[: n_items - len(rows)])
-    return rows, renumbered(data, rows)
+    return rows, renumbered(data, rows)[0]
 
 
-def renumbered(data: PairData, rows: Ints) -> PairData:
-    """The answers among the items ``rows`` (n,), increasing, whose numbers become places in ``rows``; other fields as they were."""
+def renumbered(data: PairData, rows: Ints) -> tuple[PairData, Bools]:
+    """The answers among the items ``rows`` (n,), increasing, whose numbers become places in ``rows``, and which of the M they are, (M,).
+
+    Other fields are as they were.
+    """
     place = np.full(data.n_items, -1, dtype=np.int64)
     place[rows] = np.arange(len(rows))
     i, j = place[data.i], place[data.j]
     kept = (i >= 0) & (j >= 0)
-    return replace(data.subset(kept), i=i[kept], j=j[kept])
+    return replace(data.subset(kept), i=i[kept], j=j[kept]), kept
