@@ -1,14 +1,18 @@
 """Features that are too large to be copied: read row by row, scaled batch by batch, looked at in stated samples."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from typer.testing import CliRunner
 
 from pdcc import PairData, VanillaDCC, VolMaxDCC, rows
 from pdcc.auto import large
 from pdcc.auto.initialise import STARTS, Partitioner
 from pdcc.auto.n_clusters import choose_n_clusters
 from pdcc.baselines import PCKMeans
+from pdcc.cli import app
+from pdcc.data.io import read_features
 from pdcc.data.sampling import among, drawn_answers
 from pdcc.data.scaling import Scaler, check_scaled
 from pdcc.errors import PairDataError
@@ -245,3 +249,73 @@ def test_a_diagnosis_and_a_posterior_say_which_sample_they_looked_at(tiny, monke
     drawn = est.posterior(X, pairs, similar, method="svi", draws=5, steps=20)
     assert drawn.posterior["memberships"].shape == (1, 5, 100, 3)
     assert f"100 of {N} items" in drawn.attrs["sample"]
+
+
+def shell(*words):
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def files(place, X, pairs, similar):
+    """A table of features with ids and one of answers by these."""
+    names = [f"item {n}" for n in range(N)]
+    table = pd.DataFrame(X.astype(np.float64), columns=[f"c{k}" for k in range(D)])
+    table.insert(2, "name", names)
+    table.to_parquet(place / "x.parquet", row_group_size=70)
+    np.save(place / "x.npy", X)
+    answers = pd.DataFrame({"i": pairs[:, 0], "j": pairs[:, 1], "similar": similar})
+    answers.to_csv(place / "rows.csv", index=False)
+    answers.assign(i=[names[n] for n in answers.i], j=[names[n] for n in answers.j]).to_csv(
+        place / "names.csv", index=False
+    )
+    return table
+
+
+def test_the_command_line_fits_and_predicts_a_mapped_file(tiny, tmp_path):
+    files(tmp_path, *world())
+    assert isinstance(read_features(tmp_path / "x.npy")[0], np.memmap)
+    how = ("--epochs", 2, "--scale", "standard", "--init", "kmeans", "--confusion", "none", "--volume", 0)
+    shell("fit", tmp_path / "x.npy", tmp_path / "rows.csv", "-k", 3, "-o", tmp_path / "run", *how)
+    shell("predict", tmp_path / "run", tmp_path / "x.npy", "-o", tmp_path / "out.csv")
+    found = pd.read_csv(tmp_path / "out.csv")
+    kept = VolMaxDCC.load(tmp_path / "run")
+    np.testing.assert_allclose(found[["m0", "m1", "m2"]], kept.memberships_, atol=1e-12)
+
+
+def test_a_large_parquet_table_is_converted_once_beside_the_run(tiny, tmp_path, monkeypatch):
+    X, pairs, similar = world()
+    table = files(tmp_path, X, pairs, similar)
+    monkeypatch.setattr("pdcc.data.parquet.ROWS_AT_ONCE", 64)
+    monkeypatch.setattr("pdcc.cli.fit.LINES_AT_ONCE", 100)
+    how = ("--epochs", 2, "--scale", "standard", "--init", "kmeans", "--confusion", "none", "--volume", 0)
+    named = ("--id-column", "name")
+    run = tmp_path / "run"
+    shell("fit", tmp_path / "x.parquet", tmp_path / "names.csv", "-k", 3, "-o", run, *how, *named)
+    made = list(tmp_path.glob("run-features-*.npy"))
+    assert len(made) == 1
+    np.testing.assert_array_equal(np.load(made[0]), table.drop(columns="name").to_numpy())
+    before = made[0].stat().st_mtime_ns
+    shuffled = table[[*table.columns[::-1]]]
+    shuffled.to_parquet(tmp_path / "again.parquet")
+    for source in ("x.parquet", "again.parquet"):
+        shell("predict", run, tmp_path / source, "-o", tmp_path / f"{source}.csv", *named)
+    assert made[0].stat().st_mtime_ns == before
+    one, other = (pd.read_csv(tmp_path / f"{source}.csv") for source in ("x.parquet", "again.parquet"))
+    pd.testing.assert_frame_equal(one, other)
+    assert one["item"].tolist() == table["name"].tolist()
+    assert one.shape == (N, 5)
+
+
+def test_an_empty_cell_of_a_large_parquet_table_is_found_with_its_row(tiny, tmp_path, monkeypatch):
+    table = files(tmp_path, *world())
+    table.loc[211, "c4"] = np.nan
+    table.to_parquet(tmp_path / "x.parquet")
+    monkeypatch.setattr("pdcc.data.parquet.ROWS_AT_ONCE", 64)
+    with pytest.raises(PairDataError) as caught:
+        read_features(tmp_path / "x.parquet", id_column="name", beside=tmp_path / "run")
+    assert caught.value.row == 211
+    assert not list(tmp_path.glob("*features*"))
+    assert not list(tmp_path.glob(".pdcc*"))
+    with pytest.raises(PairDataError, match="id column"):
+        read_features(tmp_path / "x.parquet", id_column="nobody")

@@ -123,7 +123,7 @@ def fit(
     }  # fmt: skip
     estimator = VolMaxDCC(**params)
     how = {"id_field": id_column, **reading}
-    X, ids, read = read_both(features, pairs, id_column=id_column, random_state=seed, **how)
+    X, ids, read = read_both(features, pairs, id_column=id_column, beside=output, random_state=seed, **how)
     data = PairData.from_arrays(X, read, item_ids=ids)
     estimator.check(data.n_items)
     runs.check_apart(output, [features, pairs])
@@ -182,7 +182,7 @@ def predict(
 
     target = check_output(output, [features])
     estimator = VolMaxDCC.load(run)
-    X, ids = read_features(features, id_column=id_column)
+    X, ids = read_features(features, id_column=id_column, beside=run)
     if (column_names(X) is None) == hasattr(estimator, "feature_names_in_"):
         logging.getLogger(__name__).warning(
             "%s: columns have names here or in the fit, not in both; their order is taken as it is", features

@@ -196,10 +196,10 @@ def plain_name(name: Any) -> Any:
 
 
 def read_both(
-    features: str | Path, pairs: str | Path, *, id_column: str | None = None, **reading: Any
+    features: str | Path, pairs: str | Path, *, id_column: str | None = None, beside: Path | None = None, **reading: Any
 ) -> tuple[Features, NDArray[Any] | None, ReadAnswers]:
-    """Features (N, d), the items' ids (N,) or None, and the answers; what was guessed of them is logged."""
-    X, ids = read_features(features, id_column=id_column)
+    """Features (N, d), the items' ids (N,) or None, and the answers; what was guessed of them is logged. beside: see ``read_features``."""
+    X, ids = read_features(features, id_column=id_column, beside=beside)
     try:
         read = read_answers(pairs, item_ids=ids, **reading)
     except PairDataError as error:
