@@ -6,7 +6,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from pdcc import PairData, VanillaDCC, VolMaxDCC, rows
+from pdcc import PairData, VanillaDCC, VolMaxDCC, read_answers, rows
 from pdcc.auto import large
 from pdcc.auto.initialise import STARTS, Partitioner
 from pdcc.auto.n_clusters import choose_n_clusters
@@ -319,3 +319,34 @@ def test_an_empty_cell_of_a_large_parquet_table_is_found_with_its_row(tiny, tmp_
     assert not list(tmp_path.glob(".pdcc*"))
     with pytest.raises(PairDataError, match="id column"):
         read_features(tmp_path / "x.parquet", id_column="nobody")
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_a_large_table_of_whole_numbers_is_read_as_such(tmp_path, monkeypatch, ending):
+    _, pairs, similar = world()
+    table = pd.DataFrame(
+        {"annotator": np.arange(M) % 7, "i": pairs[:, 0], "j": pairs[:, 1], "similar": similar.astype(int)}
+    )
+    path = tmp_path / f"answers.{ending}"
+    table.to_csv(path, index=False) if ending == "csv" else table.to_parquet(path)
+    slowly = read_answers(path)
+    monkeypatch.setattr("pdcc.data.plain_numbers.LARGE_FILE", 1)
+    quickly = read_answers(path)
+    assert quickly.frame["annotator"].dtype == np.int64
+    assert slowly.frame["annotator"].dtype == object
+    X = np.arange(2.0 * N).reshape(N, 2)
+    a, b = (PairData.from_arrays(X, read) for read in (slowly, quickly))
+    assert a.fingerprint() == b.fingerprint()
+    assert a.annotator_names == b.annotator_names
+    np.testing.assert_array_equal(a.annotator, b.annotator)
+
+
+def test_anything_else_in_a_large_table_of_answers_is_read_cell_by_cell(tmp_path, monkeypatch):
+    monkeypatch.setattr("pdcc.data.plain_numbers.LARGE_FILE", 1)
+    path = tmp_path / "answers.csv"
+    path.write_text("i,j,similar\n0,1,1\n1,2,0\n0,2,?\n")
+    assert len(read_answers(path).unsure) == 1
+    path.write_text("i,j,similar\n0,1,1\n1,x2,0\n0,2,3\n")
+    with pytest.raises(PairDataError) as caught:
+        read_answers(path)
+    assert caught.value.row == 2
