@@ -24,12 +24,13 @@ from pdcc.auto.rules import Rows, choose, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, cross_validated, evidence
 from pdcc.data.degrees import counts, degree
 from pdcc.data.pairs import PairData
+from pdcc.data.sampling import drawn_answers, renumbered
 from pdcc.data.scaling import SCALES, Scaler, fits_float32
 from pdcc.data.splits import folds as folds_of
 from pdcc.exclusive import one_core
 from pdcc.inference.rows import RowSource, scaled_items
 from pdcc.partition.kmeans import centroids, enough_tries, kmeans
-from pdcc.rows import FeatureRows
+from pdcc.rows import SAMPLED_ITEMS, FeatureRows, sample_size
 
 PARTITIONS, SHAPES = ("plain", "guided", "grouped"), ("one shape", "own shapes")
 STARTS = tuple(kind for base in PARTITIONS for kind in (base, *(f"{base}, {shape}" for shape in SHAPES)))
@@ -41,6 +42,8 @@ SWEEPS, GROUPINGS = 50, 20
 PRICE = 0.5
 # Runs of guided K-means, of which the one that makes answers likeliest is kept.
 GUIDED = 20
+# Where items are many, of so many answers.
+GUIDING_ANSWERS = 20_000
 
 
 class Partitioner:
@@ -89,6 +92,16 @@ class Partitioner:
         shares = plain.dtype.type(np.sqrt(1 - BLEND)), plain.dtype.type(np.sqrt(BLEND))
         return np.hstack([shares[0] * _unit_power(plain), shares[1] * _unit_power(discriminant)])
 
+    def about(self, pairs: PairData) -> "tuple[Partitioner, PairData]":
+        """Where items are many, only those that these answers are about, and the answers, numbered so: what compares ways need not label all items."""
+        if len(self.X) <= sample_size(tuple(self.X.shape)):
+            return self, pairs
+        rows = np.unique(np.concatenate([pairs.i, pairs.j]))
+        Z = self.components[rows]
+        part = Partitioner(Z.astype(np.float32, copy=False), self.K, self.seed)
+        part.components, part.unmoved = Z, self.unmoved[rows]
+        return part, replace(renumbered(pairs, rows)[0], features=Z)
+
     def make(self, kind: str, pairs: PairData) -> Ints:
         """Labels (N,) of one of ``STARTS``, or "constrained": K-means that pays for every answer it breaks, soft ones read as plain and all alike."""
         base, _, shape = kind.partition(", ")
@@ -109,8 +122,23 @@ class Partitioner:
             space = self.embed(pairs)
             if base == "grouped":
                 return regrouped(*self._parts(space), self.K, pairs, self.seed)
+            return self._guided(space, pairs)
+
+    def _guided(self, space: Floats, pairs: PairData) -> Ints:
+        """K-means labels (N,) in ``space`` (N, q): of several runs, the one that makes answers likeliest."""
+        if self.trial is None or len(space) <= SAMPLED_ITEMS:
             runs = [kmeans(space, self.K, tries=1, seed=self.seed + t, rows=self.trial) for t in range(GUIDED)]
             return max(runs, key=lambda labels: evidence(labels, pairs))
+        few = drawn_answers(pairs, GUIDING_ANSWERS, self.seed)
+        rows = np.unique(np.concatenate([few.i, few.j]))
+        told = renumbered(few, rows)[0]
+
+        def likely(t: int) -> float:
+            some = kmeans(space[self.trial], self.K, tries=1, seed=self.seed + t, blocks=[space[rows]])
+            return evidence(some, told)
+
+        best = max(range(GUIDED), key=likely)
+        return kmeans(space, self.K, tries=1, seed=self.seed + best, rows=self.trial)
 
     def _mixed(self, labels: Ints, shape: str, pairs: PairData) -> Ints:
         if not shape:
@@ -228,15 +256,18 @@ def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
     folds = folds_of(shown, FOLDS, way.seed)
     if init == "kmeans" or not folds:
         return Start("plain", way.unmoved, way.unmoved, None, True, ())
-    made = [way.make_all(train) for train, _ in folds]
+    part, told_of = way.about(shown)
+    folds = folds if part is way else folds_of(told_of, FOLDS, way.seed)
+    made = [part.make_all(train) for train, _ in folds]
     nll = [cross_validated([labels[kind] for labels in made], folds) for kind in STARTS]
-    final = way.make_all(shown)
+    final = part.make_all(told_of)
     # Rounded: two ways to one partition differ in nothing but rounding, and the first of them is to be taken.
-    choice = choose([name_of(kind) for kind in STARTS], nll, [round(evidence(final[k], shown), 6) for k in STARTS])
+    choice = choose([name_of(kind) for kind in STARTS], nll, [round(evidence(final[k], told_of), 6) for k in STARTS])
     kind = STARTS[choice.index]
     constant = np.concatenate([constant_nll(*fold) for fold in folds])
     told = not within_reach([nll[choice.index], constant], CLEARLY)[1]
-    return Start(kind, final[kind], way.unmoved, nll[choice.index], told, choice.table)
+    labels = final[kind] if part is way else way.make(kind, shown)
+    return Start(kind, labels, way.unmoved, nll[choice.index], told, choice.table)
 
 
 def make_ways(
@@ -256,10 +287,13 @@ def make_ways(
     scaled = [as_rows(scaled_items(features, scaler, torch.device("cpu"))) for scaler in scalers]
     ways = [(s, Partitioner(x, n_clusters, seed)) for s, x in zip(scalers, scaled, strict=True)]
     shown = some_answers(shown, seed)
-    folds = folds_of(shown, FOLDS, seed)
-    if len(ways) == 1 or not folds:
+    if len(ways) == 1 or not folds_of(shown, FOLDS, seed):
         return ways[:1], ()
-    nll = [cross_validated([way.make("guided", train) for train, _ in folds], folds) for _, way in ways]
+    nll = []
+    for _, way in ways:
+        part, told = way.about(shown)
+        folds = folds_of(told, FOLDS, seed)
+        nll.append(cross_validated([part.make("guided", train) for train, _ in folds], folds))
     table = choose([f"{scale_name(kind)}, first look" for kind in kinds], nll).table
     return [way for way, near in zip(ways, within_reach(nll, CLEARLY), strict=True) if near], table
 
