@@ -117,9 +117,9 @@ def blocks_of(X: "Floats | FeatureRows | NDArray[Any]", size: int = ROWS_AT_ONCE
         yield X[begin : begin + size]
 
 
-def sample_size(shape: tuple[int, ...]) -> int:
-    """How many items of features of this shape, (N, ...), are looked at where all would be too many."""
-    return min(SAMPLED_ITEMS, max(1000, SAMPLED_NUMBERS // math.prod(shape[1:])))
+def sample_size(shape: tuple[int, ...], *, in_memory: bool = False) -> int:
+    """How many items of features of this shape, (N, ...), are looked at where all would be too many; more of those in memory anyway."""
+    return SAMPLED_ITEMS if in_memory else min(SAMPLED_ITEMS, max(1000, SAMPLED_NUMBERS // math.prod(shape[1:])))
 
 
 def some_rows(X: Floats | FeatureRows, most: int, seed: int) -> Floats:

@@ -12,12 +12,14 @@ from pdcc.data.pairs import PairData
 from pdcc.data.sampling import among, renumbered
 from pdcc.data.splits import Split
 from pdcc.fitted import Fitted
-from pdcc.rows import FeatureRows
+from pdcc.rows import FeatureRows, drawn_rows
 
 logger = logging.getLogger(__name__)
 
 # Up to so many items and answers, in features that fit in memory, all of them are looked at.
 ALL_ITEMS, ALL_ANSWERS = 100_000, 200_000
+# Items that have many columns are fewer: a gigabyte in float32, but for these few.
+MOST_NUMBERS, FEWEST_ITEMS = 2**28, 1000
 # Fits to a part of the answers make about as many steps as the fit did, but no more than so many epochs.
 MOST_EPOCHS = 20
 
@@ -44,18 +46,25 @@ def sampled(
     sample; fits to parts of these answers know less than it does.
     """
     small = data.n_items <= ALL_ITEMS and len(data) <= ALL_ANSWERS and not isinstance(data.features, FeatureRows)
-    if small or (data.n_items <= n_items and len(data) <= ALL_ANSWERS):
-        return fitted, data if small else replace(data, features=data.features[:]), None
-    rows = among(data, n_items, seed)[0]
+    if small:
+        return fitted, data, None
+    n_items = min(n_items, max(FEWEST_ITEMS, MOST_NUMBERS // math.prod(data.features.shape[1:])))
+    if data.n_items <= n_items and len(data) <= ALL_ANSWERS:
+        return fitted, replace(data, features=data.features[:]), None
+    drawn = np.ones(len(data), dtype=bool)
+    if len(data) > ALL_ANSWERS:
+        drawn = np.isin(np.arange(len(data)), drawn_rows(len(data), ALL_ANSWERS, seed))
+    few = data.subset(drawn)
+    rows = among(few, n_items, seed)[0]
     rows = rows if also is None else np.union1d(rows, also)
-    part, kept = renumbered(data, rows)
+    part, kept = renumbered(few, rows)
     names = rows if data.item_ids is None else data.item_ids[rows]
     part = replace(part, features=data.features[rows], item_ids=names)
     model = fitted.model
     if len(model.partition):
         model = copy.deepcopy(model)
         model.partition = model.partition[rows]
-    split = Split(fitted.split.held[kept], fitted.split.by)
+    split = Split(fitted.split.held[drawn][kept], fitted.split.by)
     epochs = fitted.report.epochs
     longer = min(math.ceil(epochs * len(data) / max(1, len(part))), MOST_EPOCHS)
     report = replace(fitted.report, epochs=max(epochs, longer))

@@ -20,6 +20,7 @@ from pdcc.identifiability import diagnose as diagnosing
 from pdcc.inference import PairTensors
 from pdcc.inference.rows import RowSource, scaled_items
 from pdcc.rows import FeatureRows
+from pdcc.sampled import sampled
 from pdcc.validation import check_features
 
 N, D, M = 300, 6, 1500
@@ -242,6 +243,7 @@ def test_a_diagnosis_and_a_posterior_say_which_sample_they_looked_at(tiny, monke
     found = est.diagnose(X, pairs, similar, trusted=trusted, quick=True, draws=2, work=0.1)
     assert found.sample is not None
     assert 200 <= found.sample.n_items == len(found.items) < N
+    assert 0 < found.sample.n_answers < found.sample.of_answers
     assert set(range(30)) <= set(found.items["item"])
     assert f"of {N:,} items" in str(found)
     assert found.to_dict()["sample"]["of_answers"] == len(est.fitted_.split.held)
@@ -350,3 +352,16 @@ def test_anything_else_in_a_large_table_of_answers_is_read_cell_by_cell(tmp_path
     with pytest.raises(PairDataError) as caught:
         read_answers(path)
     assert caught.value.row == 2
+
+
+def test_many_answers_about_few_items_are_sampled_too(monkeypatch):
+    X, pairs, similar = world()
+    est = VanillaDCC(3, **QUICKLY).fit(X, pairs, similar)
+    data = PairData.from_arrays(X, pairs, similar)
+    assert sampled(est.fitted_, data, 1000, 0)[2] is None
+    monkeypatch.setattr("pdcc.sampled.ALL_ANSWERS", 400)
+    fitted, part, found = sampled(est.fitted_, data, 1000, 0)
+    assert (found.n_items, found.n_answers, found.of_answers) == (N, 400, len(data))
+    assert len(fitted.split.held) == len(part) == 400
+    assert fitted.holds(part)
+    assert 3 < fitted.report.epochs <= 20

@@ -18,7 +18,7 @@ import torch
 
 from pdcc.arrays import Float64, Floats, Ints
 from pdcc.auto.calibration import BLEND, CLEARLY, COMPONENTS, FOLDS, LEADING, PARTS, TRIAL_ITEMS
-from pdcc.auto.large import Scaled, as_rows, blocks, components, constrained, cross_moment, some_answers, take
+from pdcc.auto.large import Scaled, as_rows, blocks, components, constrained, cross_moment, enough, some_answers, take
 from pdcc.auto.mixture import mixture
 from pdcc.auto.rules import Rows, choose, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, cross_validated, evidence
@@ -30,7 +30,7 @@ from pdcc.data.splits import folds as folds_of
 from pdcc.exclusive import one_core
 from pdcc.inference.rows import RowSource, scaled_items
 from pdcc.partition.kmeans import centroids, enough_tries, kmeans
-from pdcc.rows import SAMPLED_ITEMS, FeatureRows, sample_size
+from pdcc.rows import FeatureRows
 
 PARTITIONS, SHAPES = ("plain", "guided", "grouped"), ("one shape", "own shapes")
 STARTS = tuple(kind for base in PARTITIONS for kind in (base, *(f"{base}, {shape}" for shape in SHAPES)))
@@ -94,7 +94,7 @@ class Partitioner:
 
     def about(self, pairs: PairData) -> "tuple[Partitioner, PairData]":
         """Where items are many, only those that these answers are about, and the answers, numbered so: what compares ways need not label all items."""
-        if len(self.X) <= sample_size(tuple(self.X.shape)):
+        if len(self.X) <= enough(self.X):
             return self, pairs
         rows = np.unique(np.concatenate([pairs.i, pairs.j]))
         Z = self.components[rows]
@@ -126,7 +126,7 @@ class Partitioner:
 
     def _guided(self, space: Floats, pairs: PairData) -> Ints:
         """K-means labels (N,) in ``space`` (N, q): of several runs, the one that makes answers likeliest."""
-        if self.trial is None or len(space) <= SAMPLED_ITEMS:
+        if self.trial is None or len(space) <= enough(self.X):
             runs = [kmeans(space, self.K, tries=1, seed=self.seed + t, rows=self.trial) for t in range(GUIDED)]
             return max(runs, key=lambda labels: evidence(labels, pairs))
         few = drawn_answers(pairs, GUIDING_ANSWERS, self.seed)

@@ -35,9 +35,14 @@ def as_items(X: Scaled, item_shape: tuple[int, ...]) -> Items:
     return X if isinstance(X, RowSource) else torch.as_tensor(X.reshape(-1, *item_shape))
 
 
+def enough(X: Scaled | Items) -> int:
+    """How many items, drawn at random, stand for all where these are more."""
+    return sample_size(tuple(X.shape), in_memory=not isinstance(X, RowSource))
+
+
 def few(x: Items, seed: int) -> Float32:
     """All items as rows (n, p), or a sample of them where they are many."""
-    n = sample_size(tuple(x.shape))
+    n = enough(x)
     return take(as_rows(x), np.arange(len(x)) if len(x) <= n else drawn_rows(len(x), n, seed))
 
 
@@ -63,7 +68,7 @@ def some_answers(pairs: PairData, seed: int) -> PairData:
 
 def components(X: Scaled, most: int, seed: int) -> Floats:
     """The ``most`` leading principal components (N, p): in float64, and exact, or by a sample of the items and in float32 where these are many."""
-    n = sample_size(tuple(X.shape))
+    n = enough(X)
     with one_core(), np.errstate(invalid="ignore"):  # shares of the variance of constant features
         pca = PCA(most, random_state=seed)
         if len(X) <= n:
@@ -89,7 +94,7 @@ def cross_moment(Z: Floats, pairs: PairData, weight: Float64) -> Float64:
 def constrained(X: Scaled, n_clusters: int, pairs: PairData, *, weight: float, seed: int) -> Ints:
     """Labels (N,) by K-means that pays ``weight`` for every answer it breaks: of some items and the answers among them where there are many; the others go to the nearest centre."""
     how: dict[str, Any] = {"weight": weight, "tries": 10, "max_iter": 100, "seed": seed}
-    if len(X) <= sample_size(tuple(X.shape)):
+    if len(X) <= enough(X):
         return pck_means(take(X, np.arange(len(X))).astype(np.float64), n_clusters, pairs, **how).labels
     rows, part = among(pairs, CONSTRAINED_ITEMS, seed)
     some = take(X, rows).astype(np.float64)
