@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from pdcc.inference.rows import Items, RowSource
 from pdcc.models.annotation import PairBatch
 
 
@@ -12,11 +13,11 @@ from pdcc.models.annotation import PairBatch
 class PairTensors:
     """N items and M answered pairs as tensors on one device.
 
-    x (N, d) features; i, j (M,) row numbers; similar (M,) 1.0 or 0.0, or a probability; annotator (M,) their numbers,
+    x (N, d) features, or a ``RowSource`` that reads them; i, j (M,) row numbers; similar (M,) 1.0 or 0.0, or a probability; annotator (M,) their numbers,
     and weight (M,) how much each answer counts, or None.
     """
 
-    x: Tensor
+    x: Items
     i: Tensor
     j: Tensor
     similar: Tensor
@@ -42,18 +43,35 @@ class PairTensors:
         return replace(self, **{name: onto(value, device) for name, value in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
-        """The parts there are, by name."""
-        return {name: value for name, value in vars(self).items() if value is not None}
+        """The tensors there are, by name; items that are read are none."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    @property
+    def in_memory(self) -> Tensor:
+        """The items x (N, ...) where all of them are in memory; else a ``ValueError``."""
+        if isinstance(self.x, RowSource):
+            raise ValueError(
+                f"x: expected a tensor, found {len(self.x):,} items that are read as they are needed. Use fewer of them, in memory."
+            )
+        return self.x
+
+    def part(self, rows: slice) -> "PairTensors":
+        """The same items with some of the pairs."""
+        return replace(self, **{name: value[rows] for name, value in self.tensors().items() if name != "x"})
 
     def batch(self, index: Tensor, *, exact_volume: bool = False) -> PairBatch:
         """The pairs numbered ``index`` (b,), with the features of their 2b endpoints."""
+        if exact_volume and isinstance(self.x, RowSource):
+            raise ValueError(
+                f"volume: expected one estimated from batches, for {len(self.x):,} items that are read as they are needed, found the exact one of all items. Leave exact_volume (volume_estimator='full') out."
+            )
         rows = torch.cat([self.i[index], self.j[index]])
         return PairBatch(
             x=self.x[rows],
             similar=self.similar[index],
             index=index,
             rows=rows,
-            x_all=self.x if exact_volume else None,
+            x_all=self.x if exact_volume and isinstance(self.x, Tensor) else None,
             annotator=None if self.annotator is None else self.annotator[index],
             weight=None if self.weight is None else self.weight[index],
         )

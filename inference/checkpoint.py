@@ -14,6 +14,7 @@ from torch import Tensor
 from pdcc.errors import ArtifactError, LostProcessError
 from pdcc.inference.batches import PairTensors
 from pdcc.inference.processes import Processes
+from pdcc.inference.rows import RowSource
 from pdcc.inference.training_state import FitConfig, FitStatus, TrainingState, under
 from pdcc.storage.files import load_state, pack_state, save_state, unpack_state
 
@@ -35,10 +36,10 @@ def fingerprint(
     run: TrainingState, config: FitConfig, pairs: PairTensors, held_out: PairTensors | None
 ) -> dict[str, Any]:
     """What a checkpoint must share with a run to go on with it: configuration, shapes and data."""
-    digest = hashlib.sha256()
+    digest = hashlib.sha256(pairs.x.fingerprint if isinstance(pairs.x, RowSource) else b"")
     for part in (pairs, *([] if held_out is None else [held_out])):
         for tensor in part.tensors().values():
-            digest.update(tensor.cpu().contiguous().numpy().tobytes())
+            digest.update(tensor.cpu().contiguous().numpy().data)
     shapes = {name: list(value.shape) for name, value in run.modules.state_dict().items()}
     return {"config": dataclasses.asdict(config), "shapes": shapes, "data": digest.hexdigest()}
 

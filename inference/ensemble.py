@@ -75,7 +75,7 @@ class Members:
 def bootstrap_weights(pairs: PairTensors, reweight: str, generator: torch.Generator | None = None) -> Tensor:
     """Exponential(1) weights of the M answers, or products of their items' ("items"), of mean 1, times their own where they have any: a Bayesian bootstrap, (M,)."""
     n = len(pairs) if reweight == "pairs" else len(pairs.x)
-    drawn = torch.empty(n).exponential_(generator=generator).to(pairs.x)
+    drawn = torch.empty(n).exponential_(generator=generator).to(pairs.x.device, pairs.x.dtype)
     weight = drawn if reweight == "pairs" else drawn[pairs.i] * drawn[pairs.j]
     if pairs.weight is None:
         return weight / weight.mean()
@@ -113,7 +113,7 @@ def fit_ensemble(
         if labels is not None:
             _warm_start(stack, labels, config.seed)
         weight = _weights(pairs, R, reweight)
-        volumes = pairs.x.new_full((R,), like.volume) if volume is None else volume.to(pairs.x)
+        volumes = pairs.in_memory.new_full((R,), like.volume) if volume is None else volume.to(pairs.in_memory)
         confusions = [t for t in stack.confusions() if t.requires_grad]
         groups = [{"params": [t for layer in stack.layers for t in layer], "lr": config.lr}]
         groups += [{"params": confusions, "lr": config.confusion_lr}] if confusions else []
@@ -146,9 +146,13 @@ def fit_ensemble(
 def _weights(pairs: PairTensors, n_members: int, reweight: str | None) -> Tensor:
     """Weights of the answers for every member, (R, M), each of mean 1: the loss is per answer, or per unit of their own weights."""
     if reweight is None:
-        weight = pairs.x.new_ones(n_members, len(pairs))
+        weight = pairs.in_memory.new_ones(n_members, len(pairs))
     else:
-        drawn = torch.empty(n_members, len(pairs) if reweight == "pairs" else len(pairs.x)).exponential_().to(pairs.x)
+        drawn = (
+            torch.empty(n_members, len(pairs) if reweight == "pairs" else len(pairs.x))
+            .exponential_()
+            .to(pairs.in_memory)
+        )
         weight = drawn if reweight == "pairs" else drawn[:, pairs.i] * drawn[:, pairs.j]
     if pairs.weight is not None:
         weight = weight * pairs.weight

@@ -37,7 +37,7 @@ class MemberPairs:
     @classmethod
     def of(cls, each: Sequence[PairTensors]) -> "MemberPairs":
         """Answers about the same items, one set for each member."""
-        weight = [p.x.new_ones(len(p)) if p.weight is None else (p.weight / p.weight.mean()).to(p.x) for p in each]
+        weight = [p.in_memory.new_ones(len(p)) if p.weight is None else (p.weight / p.weight.mean()).to(p.in_memory) for p in each]
         annotators = [p.annotator for p in each if p.annotator is not None]
         return cls(
             _padded([p.i for p in each]),
@@ -45,7 +45,7 @@ class MemberPairs:
             _padded([p.similar for p in each]),
             _padded(weight),
             _padded(annotators) if annotators else None,
-            each[0].x.new_tensor([p.total_weight for p in each]),
+            each[0].in_memory.new_tensor([p.total_weight for p in each]),
         )
 
 
@@ -102,7 +102,7 @@ class MemberStack(Stack):
     @torch.no_grad()
     def probe(self, pairs: Sequence[PairTensors]) -> list[Probe]:
         """Score every member on pairs of its own, without dropout."""
-        x, K, R = self.pairs.x, self.like.membership.n_clusters, self.size
+        x, K, R = self.pairs.in_memory, self.like.membership.n_clusters, self.size
         a = MemberPairs.of(pairs)
         touched = torch.zeros(R, len(x), dtype=torch.bool, device=x.device)
         for seen, own in zip(touched, pairs, strict=True):

@@ -10,6 +10,7 @@ from pyro.nn import PyroModule
 from torch import Tensor
 
 from pdcc.inference.batches import PairTensors
+from pdcc.inference.rows import Items
 from pdcc.models.annotation import PairBatch
 from pdcc.models.confusion import Confusion
 from pdcc.models.modules import plain_weights
@@ -17,6 +18,8 @@ from pdcc.models.objective import answer_nll, similar_logits
 from pdcc.models.volume import log_volume
 
 ROWS_AT_ONCE = 8192
+# Pairs that are scored at once: with a matrix for each of them and ten clusters, that takes about a hundred megabytes.
+PAIRS_AT_ONCE = 2**18
 
 
 @dataclass(frozen=True)
@@ -68,11 +71,12 @@ def point_agreement(model: PyroModule, guide: PyroModule, pairs: PairTensors | N
 
 
 @torch.no_grad()
-def memberships(model: PyroModule, x: Tensor) -> Tensor:
-    """f_theta(x) without dropout, (n, K), computed in chunks."""
+def memberships(model: PyroModule, x: Items, rows: Tensor | None = None) -> Tensor:
+    """f_theta(x) without dropout, (n, K), computed in chunks; of the items numbered ``rows`` (n,) alone, where they are given."""
     was_training = model.training
     model.eval()
-    out = torch.cat([model.membership(part) for part in x.split(ROWS_AT_ONCE)])
+    chunks = x.split(ROWS_AT_ONCE) if rows is None else (x[part] for part in rows.split(ROWS_AT_ONCE))
+    out = torch.cat([model.membership(part) for part in chunks])
     model.train(was_training)
     return out
 
@@ -84,13 +88,25 @@ def pair_nll(F: Tensor, agreement: Tensor, pairs: PairTensors) -> Tensor:
 
 
 @torch.no_grad()
+def fitted_nll(model: PyroModule, guide: PyroModule, F: Tensor, pairs: PairTensors) -> Tensor:
+    """The same at the guide's point estimate, some pairs at a time; ``pairs`` number the rows of F (N, K)."""
+    parts = [pairs.part(slice(b, b + PAIRS_AT_ONCE)) for b in range(0, len(pairs), PAIRS_AT_ONCE)]
+    return torch.cat([pair_nll(F, pair_agreement(model, guide, part), part) for part in parts])
+
+
+@torch.no_grad()
 def probe(model: PyroModule, guide: PyroModule, pairs: PairTensors) -> Probe:
     """Score ``pairs``; one wait for the host."""
     rows, where = torch.unique(torch.cat([pairs.i, pairs.j]), return_inverse=True)
-    F = memberships(model, pairs.x[rows])
+    F = memberships(model, pairs.x, rows)
     i, j = where.chunk(2)
-    nll = pairs.mean(pair_nll(F, pair_agreement(model, guide, pairs), PairTensors(F, i, j, pairs.similar)))
+    nll = []
+    for begin in range(0, len(pairs), PAIRS_AT_ONCE):
+        some = slice(begin, begin + PAIRS_AT_ONCE)
+        part = pairs.part(some)
+        nll.append(pair_nll(F, pair_agreement(model, guide, part), PairTensors(F, i[some], j[some], part.similar)))
+    mean = pairs.mean(torch.cat(nll))
     gram = F.double().mT @ F.double() / len(F)
     smallest = torch.linalg.eigvalsh(torch.nan_to_num(gram))[0]
-    values = torch.stack([nll.double(), log_volume(F), smallest]).tolist()
+    values = torch.stack([mean.double(), log_volume(F), smallest]).tolist()
     return Probe(values[0], values[1], values[2] if len(F) >= F.shape[1] else math.inf)

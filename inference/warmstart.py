@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from pdcc.inference.batches import epoch_order
 from pdcc.inference.epoch_loop import descend
 from pdcc.inference.isolation import isolated
+from pdcc.inference.rows import Items
 from pdcc.models.membership import Membership, NetworkMembership
 
 SMOOTHING = 0.1
@@ -28,7 +29,7 @@ def start_batches(n_items: int, seed: int, device: torch.device) -> Iterator[Ten
             yield rows
 
 
-def warm_start(membership: Membership, x: Tensor, labels: Tensor, *, seed: int) -> None:
+def warm_start(membership: Membership, x: Items, labels: Tensor, *, seed: int) -> None:
     """Fit f_theta, in place, to smoothed one-hot ``labels`` (N,) of the items ``x`` (N, d).
 
     Labels are smoothed so that the memberships stay off the corners, where the pair likelihood's gradient through

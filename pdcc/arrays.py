@@ -1,6 +1,6 @@
 """Types of arrays and seeds: one name, one precision; and how anything becomes an array."""
 
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,8 +15,19 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 # What a ``random_state`` may be: a seed, a numpy generator, or None for a fresh one.
 RandomState = int | np.random.RandomState | np.random.Generator | None
-# Features (N, d) as they are handed in: arrays, tables and sparse matrices.
-Features = ArrayLike | sparray | spmatrix
+
+
+class RowsOfItems(Protocol):
+    """Anything with a shape (N, ...) that hands out rows by slices and by increasing row numbers: what is in a file, say."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    def __getitem__(self, rows: Any, /) -> Any: ...
+
+
+# Features (N, d) as they are handed in: arrays, tables, sparse matrices, and what hands out rows.
+Features = ArrayLike | sparray | spmatrix | RowsOfItems
 
 
 def as_array(name: str, value: Any, dtype: Any = None, *, dates: bool = False) -> NDArray[Any]:

@@ -25,6 +25,8 @@ from pdcc.inference import PairTensors, memberships, pair_nll
 from pdcc.models import CONFUSIONS, log_volume, similar_logits
 from pdcc.pair_input import MembershipOutput
 from pdcc.refitting import Refitting
+from pdcc.rows import FeatureRows
+from pdcc.sampled import sampled
 from pdcc.storage.files import as_path
 from pdcc.storage.lock import claimed
 from pdcc.storage.model import load_run, save_run
@@ -225,7 +227,8 @@ class PairEstimator(MembershipOutput, Refitting):
 
         Groups: posterior (memberships (chain, draw, item, cluster), agreement = B, confusion = A where the form has one),
         posterior_predictive, log_likelihood and observed_data (similar), constant_data (i, j, annotator). Attributes carry
-        the engine's status, what it leaves out, and how its intervals fared in simulation.
+        the engine's status, what it leaves out, and how its intervals fared in simulation. Of more than 100,000 items or 200,000
+        answers a random sample is drawn, named in the attribute "sample": the posterior is then that of the answers in it, and wider.
 
         Args:
             method: "hmc" (confusion and last layer by Hamiltonian Monte Carlo, many short chains at once, or ``sites="confusion"``
@@ -237,17 +240,18 @@ class PairEstimator(MembershipOutput, Refitting):
                 by 5 before any answer), and ``regularised=True``, which keeps the volume term of the fit: not a posterior then,
                 but a regularised (Gibbs) one around what was fitted.
         """
-        from pdcc.posterior.draws import SampleConfig
+        from pdcc.posterior.draws import POSTERIOR_ITEMS, SampleConfig
         from pdcc.posterior.inference_data import to_inference_data
         from pdcc.posterior.sample import sample
         from pdcc.posterior.squeeze import identified_set
 
         data = self._checked(X, pairs, similar, annotators, weights, soft)
         how = SampleConfig.of(method=method, draws=draws, chains=chains, seed=random_state, **options)
-        drawn = sample(self.fitted_, data, how, progress=show_progress(self.progress))
-        B = self.fitted_.agreement.double().cpu().numpy()
-        within = identified_set(self.fitted_.memberships(data.features), B, self.fitted_.free_confusion)
-        return to_inference_data(drawn, self.fitted_.known(data), how, self.fitted_.config, within)
+        fitted, data, part = sampled(self.fitted_, data, POSTERIOR_ITEMS, random_state)
+        drawn = sample(fitted, data, how, progress=show_progress(self.progress))
+        B = fitted.agreement.double().cpu().numpy()
+        within = identified_set(fitted.memberships(data.features), B, fitted.free_confusion)
+        return to_inference_data(drawn, fitted.known(data), how, fitted.config, within, part)
 
     def diagnose(
         self,
@@ -297,7 +301,7 @@ class PairEstimator(MembershipOutput, Refitting):
         self.annotator_reliability_ = annotator_reliability(data, found)
         return found
 
-    def _features(self, X: Features) -> Floats:
+    def _features(self, X: Features) -> Floats | FeatureRows:
         check_is_fitted(self, "fitted_")
         return self._like_fitted(X, self.fitted_.item_shape)
 

@@ -14,6 +14,7 @@ from pdcc.auto.search import Preparation, search
 from pdcc.base import PairEstimator
 from pdcc.data.columns import in_fitted_order
 from pdcc.data.pairs import PairData
+from pdcc.rows import whole
 from pdcc.training import Network, Oracle
 from pdcc.validation import check_device, check_features, show_progress
 
@@ -193,7 +194,7 @@ class OracleVolMaxDCC(VolMaxDCC):
         self.check(data.n_items)
         known = in_fitted_order(self.oracle[0], data.feature_names)
         features = check_features(known, item_shape=tuple(data.features.shape[1:]), any_shape=True)
-        oracle = Oracle(features, np.asarray(self.oracle[1]))
+        oracle = Oracle(whole(features, "an oracle"), np.asarray(self.oracle[1]))
         device, progress = check_device(self.device), show_progress(self.progress)
         config, own = self._config_for(data), self.own_parts()
         fits = [

@@ -3,7 +3,7 @@
 import logging
 import math
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -11,14 +11,16 @@ from torch import Tensor
 
 from pdcc.arrays import Float64, Floats
 from pdcc.data.pairs import PairData, plain_name
-from pdcc.data.scaling import Scaler, check_scaled
+from pdcc.data.scaling import Scaler
 from pdcc.data.splits import HeldOut, Split
 from pdcc.errors import ArtifactError
 from pdcc.inference import FitStatus, PairTensors, map_guide, memberships, pair_agreement, point_values
 from pdcc.inference.guides import MapGuide
+from pdcc.inference.rows import Items, scaled_items
 from pdcc.models import AnnotationModel, PairBatch
 from pdcc.models.modules import plain_weights, seeded
 from pdcc.models.objective import annotator_columns
+from pdcc.rows import FeatureRows
 from pdcc.training import OWN, OwnParts, Specification, TrainConfig, build, make_net
 
 logger = logging.getLogger(__name__)
@@ -174,11 +176,17 @@ class Fitted:
         """Whether answers can be explained by confusion instead of memberships."""
         return self.config.confusion != "none"
 
-    def scaled(self, features: Floats) -> Tensor:
-        """Features (n, d) as the model takes them."""
-        return torch.as_tensor(np.require(check_scaled(self.scaler(features)), requirements="W")).to(self.device)
+    @overload
+    def scaled(self, features: Floats) -> Tensor: ...
 
-    def memberships(self, features: Floats) -> Float64:
+    @overload
+    def scaled(self, features: Floats | FeatureRows) -> Items: ...
+
+    def scaled(self, features: Floats | FeatureRows) -> Items:
+        """Features (n, d) as the model takes them; a tensor, unless they are too large to be copied."""
+        return scaled_items(features, self.scaler, self.device)
+
+    def memberships(self, features: Floats | FeatureRows) -> Float64:
         """Memberships (n, K) of items by their features (n, d)."""
         F: Float64 = memberships(self.model, self.scaled(features)).double().cpu().numpy()
         return np.asarray(F / F.sum(axis=1, keepdims=True))

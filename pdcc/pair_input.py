@@ -14,6 +14,7 @@ from pdcc.data.columns import in_fitted_order
 from pdcc.data.degrees import weighed
 from pdcc.data.pairs import PairData
 from pdcc.data.reading import ReadAnswers
+from pdcc.rows import FeatureRows
 from pdcc.validation import check_features
 
 
@@ -78,7 +79,7 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         """Negative log-likelihood (M,) of each answer about new items."""
 
     @abstractmethod
-    def _features(self, X: Features) -> Floats:
+    def _features(self, X: Features) -> Floats | FeatureRows:
         """Checked features of items like the fitted ones."""
 
     def _checked(
@@ -97,13 +98,15 @@ class PairInput(ClusterMixin, BaseEstimator):  # type: ignore[misc]
         answers = as_answers(X, len(features), pairs, similar, annotators, weights=weights, soft=soft)
         return PairData.from_arrays(features, answers, any_shape=features.ndim > 2, both_kinds=both_kinds)
 
-    def _like_fitted(self, X: Features, item_shape: tuple[int, ...]) -> Floats:
+    def _like_fitted(self, X: Features, item_shape: tuple[int, ...]) -> Floats | FeatureRows:
         """Features (n, d), or (n, ...), in the order of the fitted columns where both have names."""
         names: Any = getattr(self, "feature_names_in_", None)
         ordered = in_fitted_order(X, names)
         owner = type(self).__name__
         features = check_features(ordered, item_shape=item_shape, owner=owner, any_shape=len(item_shape) > 1)
-        if features.ndim == 2:  # scikit-learn's own warnings, where only one of the two has names
+        if features.ndim == 2 and not isinstance(
+            features, FeatureRows
+        ):  # scikit-learn's own warnings, where only one of the two has names
             validate_data(self, ordered, skip_check_array=True, reset=False)
         return features
 

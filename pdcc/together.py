@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from pdcc.inference.batches import index_batches
+from pdcc.inference.rows import Items
 from pdcc.inference.together import fit_together, warm_start_together
 from pdcc.models import Membership
 from pdcc.models.modules import seeded
@@ -44,6 +45,8 @@ class Job:
         trainer, config = self.trainer, self.trainer.config
         how = trainer.how(0, self.exactly, by_heart=self.by_heart, comparing=self.comparing)
         if not is_small(self.net) or trainer.own.network is not None or self.chosen.confusion == OWN:
+            return None
+        if not isinstance(trainer.pairs.x, Tensor):  # rows that are read as they are needed
             return None
         if trainer.judge is not None or config.optimizer != "adam" or how.exact_volume or how.epochs == 0:
             return None
@@ -89,7 +92,7 @@ def _at_once(jobs: Sequence[Job]) -> list[Trial]:
 
 
 def first_nets(
-    config: TrainConfig, x: Tensor, labels: Sequence[Tensor | None], seeds: Sequence[int], own: OwnParts
+    config: TrainConfig, x: Items, labels: Sequence[Tensor | None], seeds: Sequence[int], own: OwnParts
 ) -> list[Membership]:
     """``first_net`` for every seed and its labels (N,), at once where nets are small."""
     given = [one for one in labels if one is not None]
@@ -98,7 +101,7 @@ def first_nets(
         for seed in seeds:
             with seeded(seed):
                 nets.append(make_net(config, tuple(x.shape[1:]), own).to(x.device))
-    if not nets or not is_small(nets[0]):
+    if not isinstance(x, Tensor) or not nets or not is_small(nets[0]):
         return [first_net(config, x, one, seed, own) for one, seed in zip(labels, seeds, strict=True)]
     warm_start_together(nets, x, torch.stack(given), seeds)
     return nets

@@ -15,9 +15,11 @@ from torch import Tensor, nn
 from pdcc.arrays import Float64, Floats
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import SCALES
-from pdcc.inference import FitConfig, FitResult, PairTensors, fit, map_guide, memberships, pair_agreement, pair_nll
+from pdcc.inference import FitConfig, FitResult, PairTensors, fit, map_guide, memberships
 from pdcc.inference.guides import MapGuide
 from pdcc.inference.isolation import isolated
+from pdcc.inference.predict import fitted_nll
+from pdcc.inference.rows import Items
 from pdcc.inference.warmstart import warm_start
 from pdcc.models import CONFUSIONS, AnnotationModel, Membership, NetworkMembership, make_confusion
 from pdcc.models.modules import seeded
@@ -139,7 +141,7 @@ class TrainConfig:
         return EPOCHS * longer, None if self.patience is None else self.patience * longer
 
 
-def tensors(data: PairData, x: Tensor) -> PairTensors:
+def tensors(data: PairData, x: Items) -> PairTensors:
     """Pairs as tensors on the device of the features x (N, d)."""
     similar = torch.as_tensor(data.similar if data.soft is None else data.soft, dtype=torch.float32)
     parts = {"i": torch.as_tensor(data.i), "j": torch.as_tensor(data.j), "similar": similar}
@@ -158,7 +160,7 @@ def make_net(config: TrainConfig, item_shape: tuple[int, ...], own: OwnParts) ->
     return NetworkMembership(network, config.n_clusters)
 
 
-def first_net(config: TrainConfig, x: Tensor, labels: Tensor | None, seed: int, own: OwnParts) -> Membership:
+def first_net(config: TrainConfig, x: Items, labels: Tensor | None, seed: int, own: OwnParts) -> Membership:
     """f_theta as training finds it: random, then fitted to ``labels`` (N,) where there are any."""
     with seeded(seed):
         net = make_net(config, tuple(x.shape[1:]), own).to(x.device)
@@ -310,7 +312,7 @@ class Trainer:
         """What training came to, with how well it predicts the held-out answers."""
         if self.held_out is None:
             return Trial(model, guide, result, None)
-        nll = pair_nll(memberships(model, self.pairs.x), pair_agreement(model, guide, self.held_out), self.held_out)
+        nll = fitted_nll(model, guide, memberships(model, self.pairs.x), self.held_out)
         weight = self.held_out.weight
         scaled = nll if weight is None else nll * (weight / weight.mean())
         return Trial(model, guide, result, scaled.double().cpu().numpy())

@@ -15,6 +15,7 @@ from pdcc.arrays import Bools, Float64, Floats, Ints, RandomState, as_array, fir
 from pdcc.dense import densified
 from pdcc.errors import PairDataError
 from pdcc.frames import check_frame
+from pdcc.rows import FeatureRows, blocks_of, is_large, precision, reads_by_rows
 
 # Restarts and K-means tries add to the seed, and numpy takes 32 bits.
 LARGEST_SEED = 2**31 - 1
@@ -24,10 +25,10 @@ OFF_SIMPLEX = 1e-4
 
 def check_features(
     X: Any, *, item_shape: tuple[int, ...] | None = None, owner: str = "this model", any_shape: bool = False
-) -> Floats:
+) -> Floats | FeatureRows:
     """Features as a finite array (N, d), or, with ``any_shape``, (N, ...): float64 where X has its precision, else float32.
 
-    A sparse matrix is made dense, in float32.
+    A sparse matrix is made dense, in float32. What is too large to be copied (``pdcc.rows``) stays where it is, as ``FeatureRows``.
 
     ``item_shape`` is the shape of an item, (d,) for a row, that an earlier fit of ``owner`` has fixed.
     """
@@ -36,7 +37,8 @@ def check_features(
         X = densified(X)
     if isinstance(X, pd.DataFrame):
         check_frame(X)
-    array = as_array(name, X)
+    array = X if isinstance(X, FeatureRows) else FeatureRows(X) if reads_by_rows(X) else as_array(name, X)
+    kind = array.given if isinstance(array, FeatureRows) else array.dtype
     if array.ndim != 2 and not (any_shape and array.ndim > 2):
         raise PairDataError(
             name,
@@ -44,11 +46,13 @@ def check_features(
             f"{array.ndim}D of shape {array.shape}. Reshape your data",
             "Use X.reshape(-1, 1) for one feature or X.reshape(1, -1) for one item.",
         )
-    if np.iscomplexobj(array):
+    if kind.kind == "c":
         raise PairDataError(
             name, "real numbers", "Complex data not supported", "Pass real and imaginary parts as separate columns."
         )
-    if not (np.issubdtype(array.dtype, np.number) or array.dtype == bool):
+    if not (np.issubdtype(kind, np.number) or kind.kind == "b"):
+        if isinstance(array, FeatureRows):
+            raise PairDataError(name, "numbers", f"values of type {kind}", "Encode or drop what is not numeric.")
         array = _as_numbers(array, name)
     if 0 in array.shape:
         raise PairDataError(
@@ -65,16 +69,26 @@ def check_features(
             f"{given}: X has {given} features, but {owner} is expecting {wanted} features as input",
             "Prepare new items exactly as the ones fitted on.",
         )
-    with np.errstate(over="ignore"):
-        # float64 until centred: float32 may not tell 1e6 from 1e6 + .01.
-        narrow = array.dtype in (np.float32, np.float16, bool) or (
-            array.dtype.kind in "iu" and array.dtype.itemsize < 3
-        )
-        out: Floats = np.ascontiguousarray(array, dtype=np.float32 if narrow else np.float64)
-    finite = np.isfinite(out.reshape(len(out), -1)).all(axis=1)
+    if isinstance(X, FeatureRows):  # nobody but this function makes them: they were checked
+        return X
+    out: Floats | FeatureRows
+    if isinstance(array, FeatureRows):
+        out = array if is_large(array.shape) else array[:]
+    elif is_large(array.shape):
+        out = FeatureRows(array)
+    else:
+        with np.errstate(over="ignore"):
+            out = np.ascontiguousarray(array, dtype=precision(array.dtype))
+    _check_finite(out, name)
+    return out
+
+
+def _check_finite(X: Floats | FeatureRows, name: str) -> None:
+    """Raise ``PairDataError`` where a number of X (N, ...) is not finite; some rows at a time, so that no copy of X is made."""
+    finite = np.concatenate([np.isfinite(part.reshape(len(part), -1)).all(axis=1) for part in blocks_of(X)])
     if not finite.all():
         row = first_row(~finite)
-        kind = "NaN" if np.isnan(out[row]).any() else "inf"
+        kind = "NaN" if np.isnan(X[row]).any() else "inf"
         raise PairDataError(
             name,
             "finite numbers",
@@ -82,7 +96,6 @@ def check_features(
             "Impute or drop those items (and the pairs that name them).",
             row,
         )
-    return out
 
 
 def _as_numbers(array: NDArray[Any], name: str) -> Float64:
@@ -312,7 +325,7 @@ def show_progress(progress: bool | None) -> bool:
 
 
 def check_memberships(memberships: ArrayLike) -> Float64:
-    """Rows (N, K) on the simplex as float64: clipped at 0 and divided by their sum, so float32 softmax output is welcome."""
+    """FeatureRows (N, K) on the simplex as float64: clipped at 0 and divided by their sum, so float32 softmax output is welcome."""
     name = "memberships"
     given = as_array(name, memberships)
     try:

@@ -14,7 +14,7 @@ PLACES = {"pdcc.models": "models", "pdcc.inference": "inference", "pdcc": "pdcc"
 # Upstream first. Modules of one line may import each other; every other import must point to an earlier line.
 FLOW = (
     ("errors", "arrays", "exclusive"),
-    ("validation", "dense", "frames"),
+    ("validation", "dense", "frames", "rows"),
     ("storage", "storage.files", "storage.journal", "storage.provenance", "storage.model"),
     ("metrics",),
     ("annotators",),
@@ -30,6 +30,7 @@ FLOW = (
     ("training",),
     ("together",),
     ("fitted",),
+    ("sampled",),
     ("auto",),
     ("estimator", "base", "refitting"),
     ("posterior",),

@@ -10,10 +10,12 @@ from tqdm.auto import tqdm
 
 from pdcc.arrays import Bools, Float64, Ints
 from pdcc.auto.initialise import Partitioner
+from pdcc.auto.large import as_rows
 from pdcc.auto.signals import partition_agreement
 from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 from pdcc.inference.predict import memberships
+from pdcc.inference.rows import Items
 from pdcc.metrics import align
 from pdcc.together import Job, first_nets, train_all
 from pdcc.training import Trainer, Trial, tensors
@@ -40,7 +42,7 @@ class FoldFits:
 
 def fit_again(
     fitted: Fitted,
-    x: Tensor,
+    x: Items,
     parts: Sequence[PairData],
     seeds: Sequence[int],
     title: str,
@@ -50,7 +52,7 @@ def fit_again(
 
     x: scaled features. done: told of every few that are made, how many.
     """
-    config, kind, wide = fitted.config, fitted.report.start_kind, x.flatten(1).cpu().numpy()
+    config, kind, wide = fitted.config, fitted.report.start_kind, as_rows(x)
     labels: list[Tensor | None] = [None] * len(parts)
     agreement: list[Tensor | None] = [None] * len(parts)
     if kind is not None:

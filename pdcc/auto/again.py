@@ -17,8 +17,9 @@ from pdcc.data.pairs import PairData
 from pdcc.data.splits import HeldOut, extended
 from pdcc.errors import PairDataError
 from pdcc.fitted import FitReport, Fitted
-from pdcc.inference import point_values
+from pdcc.inference import memberships, point_values
 from pdcc.inference.guides import MapGuide
+from pdcc.inference.rows import Items
 from pdcc.metrics import align
 from pdcc.models import AnnotationModel, Membership, plain_weights
 from pdcc.models.modules import seeded
@@ -202,7 +203,9 @@ def _partition(earlier: Fitted, F: Float64) -> Tensor | None:
     return torch.cat([labels, new])
 
 
-def _memberships(trial: Trial, x: Tensor) -> Float64:
+def _memberships(trial: Trial, x: Items) -> Float64:
+    if not isinstance(x, Tensor):
+        return np.asarray(memberships(trial.model, x).double().cpu().numpy())
     with torch.no_grad():
         F: Float64 = trial.model.membership.eval()(x).double().cpu().numpy()
     return F

@@ -15,6 +15,8 @@ CLEARLY = 2.0  # standard errors by which a scaling must be behind another not t
 
 # The start.
 TRIAL_ITEMS = 4000  # K-means is tried on at most this many items (drawn at random) while settings are compared
+START_ANSWERS = 100_000  # starts are made from, and compared by, at most this many answers (drawn at random): a difference in nats is then known to about .001
+CONSTRAINED_ITEMS = 20_000  # K-means that pays for broken answers is run on at most about this many items
 COMPONENTS = 4  # principal components of the discriminant embedding, as a multiple of K
 PARTS = 4  # parts that K-means makes for each cluster, before answers group them
 BLEND = 0.5  # share of the discriminant coordinates in the embedding

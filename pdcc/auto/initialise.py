@@ -9,26 +9,30 @@ whose clusters also explain the answers sets out, with one shape for all cluster
 are then cut and joined (``moves``). No label is ever seen.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from sklearn.decomposition import PCA
+import torch
 
-from pdcc.arrays import Float32, Float64, Floats, Ints
+from pdcc.arrays import Float64, Floats, Ints
 from pdcc.auto.calibration import BLEND, CLEARLY, COMPONENTS, FOLDS, LEADING, PARTS, TRIAL_ITEMS
+from pdcc.auto.large import Scaled, as_rows, blocks, components, constrained, cross_moment, enough, some_answers, take
 from pdcc.auto.mixture import mixture
 from pdcc.auto.moves import rearranged
 from pdcc.auto.rules import Rows, choose, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, cross_validated, evidence
 from pdcc.data.degrees import counts, degree
 from pdcc.data.pairs import PairData
-from pdcc.data.scaling import SCALES, Scaler, check_scaled, fits_float32
+from pdcc.data.sampling import drawn_answers, renumbered
+from pdcc.data.scaling import SCALES, Scaler, fits_float32
 from pdcc.data.splits import folds as folds_of
 from pdcc.exclusive import one_core
+from pdcc.inference.rows import RowSource, scaled_items
 from pdcc.partition.kmeans import centroids, enough_tries, kmeans
-from pdcc.partition.pck_means import pck_means
+from pdcc.rows import FeatureRows
 
 PARTITIONS, SHAPES, REARRANGED = ("plain", "guided", "grouped"), ("one shape", "own shapes"), "rearranged"
 STARTS = tuple(kind for base in PARTITIONS for kind in (base, *(f"{base}, {shape}" for shape in SHAPES)))
@@ -40,51 +44,72 @@ SWEEPS, GROUPINGS = 50, 20
 PRICE = 0.5
 # Runs of guided K-means, of which the one that makes answers likeliest is kept.
 GUIDED = 20
+# Where items are many, of so many answers.
+GUIDING_ANSWERS = 20_000
 
 
 class Partitioner:
-    """Ways to partition the items by their scaled features (N, d)."""
+    """Ways to partition the items by their scaled features (N, d), which may be read as they are needed.
 
-    def __init__(self, scaled: Float32, n_clusters: int, seed: int):
-        self.X, self.K, self.seed = scaled.reshape(len(scaled), -1), n_clusters, seed
+    Many items are labelled by what a sample of them says (``pdcc.auto.large``), and of many answers some are used.
+    """
+
+    def __init__(self, scaled: Scaled, n_clusters: int, seed: int):
+        self.X: Scaled = scaled if isinstance(scaled, RowSource) else scaled.reshape(len(scaled), -1)
+        self.K, self.seed = n_clusters, seed
         items = np.arange(len(scaled))
         rng = np.random.default_rng(seed)
         self.trial = None if len(items) <= TRIAL_ITEMS else np.sort(rng.choice(items, TRIAL_ITEMS, replace=False))
-        self._guided: dict[bytes, Ints] = {}
+        self._found: dict[bytes, Ints] = {}
 
     @cached_property
-    def components(self) -> Float64:
+    def components(self) -> Floats:
         """Principal components (N, p) of the features."""
-        with one_core(), np.errstate(invalid="ignore"):  # shares of the variance of constant features
-            most = min(COMPONENTS * self.K, *self.X.shape)
-            found = PCA(most, random_state=self.seed).fit_transform(self.X.astype(np.float64))
+        width = math.prod(self.X.shape[1:])
+        found = components(self.X, min(COMPONENTS * self.K, len(self.X), width), self.seed)
         # Whitening would blow components that are only rounding up to the size of the others.
-        deviation = found.std(axis=0)
+        deviation = found.std(axis=0, dtype=np.float64)
         return np.asarray(found[:, deviation >= NEGLIGIBLE * deviation.max()])
 
     @cached_property
     def unmoved(self) -> Ints:
         """Plain K-means of all items, (N,)."""
         tries = enough_tries(len(self.X), 10)
-        return kmeans(self.X, self.K, tries=tries, seed=self.seed, rows=self.trial)
+        if not isinstance(self.X, RowSource):
+            return kmeans(self.X, self.K, tries=tries, seed=self.seed, rows=self.trial)
+        some = take(self.X, np.arange(len(self.X)) if self.trial is None else self.trial)
+        return kmeans(some, self.K, tries=tries, seed=self.seed, blocks=blocks(self.X))
 
-    def embed(self, pairs: PairData) -> Float64:
+    def embed(self, pairs: PairData) -> Floats:
         """Half principal components, half the K - 1 directions in them along which answers differ most."""
         plain = self.components
-        deviation = plain.std(axis=0)
-        white = plain / np.where(deviation > 0, deviation, 1.0)
+        deviation = plain.std(axis=0, dtype=np.float64)
+        white = plain / np.where(deviation > 0, deviation, 1.0).astype(plain.dtype)
         y, weight = degree(pairs), counts(pairs)
         excess = weight * (y - np.average(y, weights=weight))
-        moment = (white[pairs.i] * excess[:, None]).T @ white[pairs.j] / weight.sum()
+        moment = cross_moment(white, pairs, excess) / weight.sum()
         values, vectors = np.linalg.eigh((moment + moment.T) / 2)
         lead = np.argsort(-values)[: self.K - 1]
-        discriminant = white @ vectors[:, lead] * np.sqrt(np.clip(values[lead], 0.0, None))
-        return np.hstack([np.sqrt(1 - BLEND) * _unit_power(plain), np.sqrt(BLEND) * _unit_power(discriminant)])
+        axes = vectors[:, lead].astype(plain.dtype)
+        discriminant = white @ axes * np.sqrt(np.clip(values[lead], 0.0, None)).astype(plain.dtype)
+        shares = plain.dtype.type(np.sqrt(1 - BLEND)), plain.dtype.type(np.sqrt(BLEND))
+        return np.hstack([shares[0] * _unit_power(plain), shares[1] * _unit_power(discriminant)])
+
+    def about(self, pairs: PairData) -> "tuple[Partitioner, PairData]":
+        """Where items are many, only those that these answers are about, and the answers, numbered so: what compares ways need not label all items."""
+        if len(self.X) <= enough(self.X):
+            return self, pairs
+        rows = np.unique(np.concatenate([pairs.i, pairs.j]))
+        Z = self.components[rows]
+        part = Partitioner(Z.astype(np.float32, copy=False), self.K, self.seed)
+        part.components, part.unmoved = Z, self.unmoved[rows]
+        return part, replace(renumbered(pairs, rows)[0], features=Z)
 
     def make(self, kind: str, pairs: PairData) -> Ints:
         """Labels (N,) of one of ``STARTS``, or of one with its clusters ``REARRANGED``, or "constrained": K-means that pays for every answer
         it breaks, soft ones read as plain and all alike."""
         base, shape, moves = _parts_of(kind)
+        pairs = some_answers(pairs, self.seed)
         labels = self._mixed(self._partition(base, pairs), shape, pairs)
         return self.rearranged(labels, pairs) if moves else labels
 
@@ -102,18 +127,34 @@ class Partitioner:
             return self.unmoved
         with one_core():
             if base == "constrained":
-                return pck_means(
-                    self.X.astype(np.float64), self.K, pairs, weight=PRICE, tries=10, max_iter=100, seed=self.seed
-                ).labels
+                return constrained(self.X, self.K, pairs, weight=PRICE, seed=self.seed)
             space = self.embed(pairs)
             if base == "grouped":
                 return regrouped(*self._parts(space), self.K, pairs, self.seed)
-            # Scalings are compared by what starts then begin with, on the same folds: found once.
-            known = b"".join(part.tobytes() for part in (pairs.i, pairs.j, degree(pairs), counts(pairs)))
-            if known not in self._guided:
-                runs = [kmeans(space, self.K, tries=1, seed=self.seed + t, rows=self.trial) for t in range(GUIDED)]
-                self._guided[known] = max(runs, key=lambda labels: evidence(labels, pairs))
-            return self._guided[known]
+            return self._guided(space, pairs)
+
+    def _guided(self, space: Floats, pairs: PairData) -> Ints:
+        """K-means labels (N,) in ``space`` (N, q): of several runs, the one that makes answers likeliest."""
+        # Scalings are compared by what starts then begin with, on the same folds: found once.
+        known = b"".join(part.tobytes() for part in (pairs.i, pairs.j, degree(pairs), counts(pairs)))
+        if known not in self._found:
+            self._found[known] = self._likeliest(space, pairs)
+        return self._found[known]
+
+    def _likeliest(self, space: Floats, pairs: PairData) -> Ints:
+        if self.trial is None or len(space) <= enough(self.X):
+            runs = [kmeans(space, self.K, tries=1, seed=self.seed + t, rows=self.trial) for t in range(GUIDED)]
+            return max(runs, key=lambda labels: evidence(labels, pairs))
+        few = drawn_answers(pairs, GUIDING_ANSWERS, self.seed)
+        rows = np.unique(np.concatenate([few.i, few.j]))
+        told = renumbered(few, rows)[0]
+
+        def likely(t: int) -> float:
+            some = kmeans(space[self.trial], self.K, tries=1, seed=self.seed + t, blocks=[space[rows]])
+            return evidence(some, told)
+
+        best = max(range(GUIDED), key=likely)
+        return kmeans(space, self.K, tries=1, seed=self.seed + best, rows=self.trial)
 
     def _mixed(self, labels: Ints, shape: str, pairs: PairData) -> Ints:
         if not shape:
@@ -125,10 +166,10 @@ class Partitioner:
         """Several parts for each cluster, (N,), and their places (P, p) in the coordinates that answers point out."""
         return self._parts(self.embed(pairs))
 
-    def _parts(self, space: Float64) -> tuple[Ints, Float64]:
+    def _parts(self, space: Floats) -> tuple[Ints, Float64]:
         n_parts = max(self.K, min(PARTS * self.K, len(space) // PARTS))
         parts = kmeans(space, n_parts, tries=1, seed=self.seed, rows=self.trial)
-        return parts, centroids(space, parts, n_parts)
+        return parts, centroids(space.astype(np.float64, copy=False), parts, n_parts)
 
 
 def regrouped(parts: Ints, places: Float64, n_groups: int, pairs: PairData, seed: int) -> Ints:
@@ -181,8 +222,9 @@ def _two_rates(counts: Float64, groups: Ints) -> tuple[float, float, float]:
     return total, rates[0], rates[1]
 
 
-def _unit_power(Z: Float64) -> Float64:
-    return np.asarray(Z / max(np.sqrt((Z**2).sum(axis=1).mean()), np.finfo(np.float64).tiny))
+def _unit_power(Z: Floats) -> Floats:
+    power = max(float(np.sqrt((Z**2).sum(axis=1).mean())), np.finfo(np.float64).tiny)
+    return np.asarray(Z / Z.dtype.type(power))
 
 
 @dataclass(frozen=True)
@@ -206,6 +248,8 @@ class Start:
 
     def rearranged(self, way: "Partitioner", shown: PairData) -> "Start | None":
         """The same with clusters cut and joined as answers say, or None where they say nothing of the kind."""
+        if len(way.X) > enough(way.X):  # every move would label all items again
+            return None
         labels = way.rearranged(self.labels, shown)
         return (
             None if (labels == self.labels).all() else replace(self, kind=f"{self.kind}, {REARRANGED}", labels=labels)
@@ -240,22 +284,26 @@ def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
     Cross-validated over answers: a partition into few parts remembers nothing of single items. Of the ways that folds cannot
     tell apart, the one is taken that, made from all answers, makes them likeliest: any way may be unlucky once.
     """
+    shown = some_answers(shown, way.seed)
     folds = folds_of(shown, FOLDS, way.seed)
     if init == "kmeans" or not folds:
         return Start("plain", way.unmoved, way.unmoved, None, True, ())
-    made = [way.make_all(train) for train, _ in folds]
+    part, told_of = way.about(shown)
+    folds = folds if part is way else folds_of(told_of, FOLDS, way.seed)
+    made = [part.make_all(train) for train, _ in folds]
     nll = [cross_validated([labels[kind] for labels in made], folds) for kind in STARTS]
-    final = way.make_all(shown)
+    final = part.make_all(told_of)
     # Rounded: two ways to one partition differ in nothing but rounding, and the first of them is to be taken.
-    choice = choose([name_of(kind) for kind in STARTS], nll, [round(evidence(final[k], shown), 6) for k in STARTS])
+    choice = choose([name_of(kind) for kind in STARTS], nll, [round(evidence(final[k], told_of), 6) for k in STARTS])
     kind = STARTS[choice.index]
     constant = np.concatenate([constant_nll(*fold) for fold in folds])
     told = not within_reach([nll[choice.index], constant], CLEARLY)[1]
-    return Start(kind, final[kind], way.unmoved, nll[choice.index], told, choice.table)
+    labels = final[kind] if part is way else way.make(kind, shown)
+    return Start(kind, labels, way.unmoved, nll[choice.index], told, choice.table)
 
 
 def make_ways(
-    features: Floats,
+    features: Floats | FeatureRows,
     shown: PairData,
     n_clusters: int,
     kinds: Sequence[str | None],
@@ -268,19 +316,25 @@ def make_ways(
     And the table of what was compared. project: keep the ``LEADING`` components of unit rows only.
     """
     scalers = [Scaler.fit(features, kind, LEADING if project else None) for kind in kinds]
-    ways = [(scaler, Partitioner(check_scaled(scaler(features)), n_clusters, seed)) for scaler in scalers]
-    folds = folds_of(shown, FOLDS, seed)
-    if len(ways) == 1 or not folds:
+    scaled = [as_rows(scaled_items(features, scaler, torch.device("cpu"))) for scaler in scalers]
+    ways = [(s, Partitioner(x, n_clusters, seed)) for s, x in zip(scalers, scaled, strict=True)]
+    shown = some_answers(shown, seed)
+    if len(ways) == 1 or not folds_of(shown, FOLDS, seed):
         return ways[:1], ()
-    nll = [cross_validated([way.make("guided", train) for train, _ in folds], folds) for _, way in ways]
+    nll = []
+    for _, way in ways:
+        part, told = way.about(shown)
+        folds = folds_of(told, FOLDS, seed)
+        nll.append(cross_validated([part.make("guided", train) for train, _ in folds], folds))
     table = choose([f"{scale_name(kind)}, first look" for kind in kinds], nll).table
     return [way for way, near in zip(ways, within_reach(nll, CLEARLY), strict=True) if near], table
 
 
 def scaled_start(
-    features: Floats, shown: PairData, n_clusters: int, *, scale: str | None, init: str, seed: int
+    features: Floats | FeatureRows, shown: PairData, n_clusters: int, *, scale: str | None, init: str, seed: int
 ) -> tuple[Scaler, Start]:
     """The scaling and the start of VolMaxDCC for methods that are not trained to compare scalings: partitions compare them."""
+    shown = some_answers(shown, seed)
     folds = folds_of(shown, FOLDS, seed)
     found = []
     kinds: tuple[str | None, ...] = (scale,)

@@ -7,18 +7,21 @@ mean-field EM from given labels. Affine changes of the features change nothing b
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from pdcc.arrays import Float64, Ints
+from pdcc.arrays import Float64, Floats, Ints
 from pdcc.auto.calibration import TRIAL_ITEMS
 from pdcc.data.degrees import counts, degree
 from pdcc.data.pairs import PairData
 from pdcc.exclusive import one_core
+from pdcc.rows import blocks_of
 
 # Rounds of EM, rounds of messages between answered items in each, and the mean change of a membership that ends it.
 ROUNDS, MESSAGES, SETTLED = 25, 3, 1e-3
+# Items that are labelled at once.
+BLOCK = 2**17
 
 
 def mixture(
-    Z: Float64,
+    Z: Floats,
     labels: Ints,
     n_clusters: int,
     pairs: PairData,
@@ -33,7 +36,7 @@ def mixture(
     the one of all items, by as many items as there are dimensions. rounds: of EM, at most.
     """
     rows, i, j, said = _some(pairs, len(Z), rng)
-    some = Z[rows]
+    some = Z[rows].astype(np.float64)
     whole = np.cov(some.T, bias=True).reshape(Z.shape[1], -1)
     R = np.full((len(some), n_clusters), 0.1 / n_clusters)
     R[np.arange(len(some)), labels[rows]] += 0.9
@@ -51,7 +54,8 @@ def mixture(
                 R = (R + _softmax(by_features + by_same * (same @ R) + by_different * (different @ R))) / 2
             if np.abs(R - before).mean() < SETTLED / n_clusters:
                 break
-        return np.asarray(_log_joint(Z, clusters).argmax(axis=1))
+        found = (_log_joint(part.astype(np.float64), clusters).argmax(axis=1) for part in blocks_of(Z, BLOCK))
+        return np.concatenate(list(found))
 
 
 # log p(k) less half the log-determinant, the mean (p,), what makes it round (p, p).

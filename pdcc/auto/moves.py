@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy.special import betaln
 
-from pdcc.arrays import Float64, Ints
+from pdcc.arrays import Floats, Ints
 from pdcc.auto.mixture import ROUNDS, mixture
 from pdcc.auto.signals import answer_counts, evidence
 from pdcc.data.pairs import PairData
@@ -20,7 +20,7 @@ from pdcc.partition.kmeans import kmeans
 TRIES, FIRST_ROUNDS = 3, 5
 
 
-def rearranged(labels: Ints, Z: Float64, space: Float64, n_clusters: int, pairs: PairData, seed: int) -> Ints:
+def rearranged(labels: Ints, Z: Floats, space: Floats, n_clusters: int, pairs: PairData, seed: int) -> Ints:
     """Labels (N,) after moves of the clusters ``labels`` (N,) of items at ``Z`` (N, p), which are cut in ``space`` (N, q).
 
     A move is taken if it makes the answers likelier, their rates integrated out, by more than the logarithm of the number of moves
@@ -46,7 +46,7 @@ def rearranged(labels: Ints, Z: Float64, space: Float64, n_clusters: int, pairs:
     return labels
 
 
-def _moves(labels: Ints, space: Float64, K: int, pairs: PairData, seed: int) -> Iterator[Ints]:
+def _moves(labels: Ints, space: Floats, K: int, pairs: PairData, seed: int) -> Iterator[Ints]:
     """For every cluster, labels (N,) with that one cut in two and the two others joined that answers most say belong together."""
     for cluster in range(K):
         rows = np.flatnonzero(labels == cluster)
@@ -67,7 +67,7 @@ def _moves(labels: Ints, space: Float64, K: int, pairs: PairData, seed: int) -> 
 
 
 def _settled(
-    start: Ints, own_shapes: bool | None, Z: Float64, K: int, pairs: PairData, seed: int, rounds: int
+    start: Ints, own_shapes: bool | None, Z: Floats, K: int, pairs: PairData, seed: int, rounds: int
 ) -> list[Ints]:
     """The labels that a mixture makes of ``start``, or itself for None; none where a cluster ends empty."""
     if own_shapes is None:

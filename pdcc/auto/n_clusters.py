@@ -10,16 +10,19 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+import torch
 
 from pdcc.arrays import Float64, Ints
 from pdcc.auto.calibration import COUNT_FOLDS, LARGEST_K, PARTS, WIDE
 from pdcc.auto.initialise import Partitioner, grouped
+from pdcc.auto.large import as_rows, some_answers
 from pdcc.auto.rules import Selection, choose
 from pdcc.auto.signals import answer_counts, two_rate_nll
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import folds as folds_of
 from pdcc.errors import PairDataError
+from pdcc.inference.rows import scaled_items
 from pdcc.partition.kmeans import kmeans
 
 logger = logging.getLogger(__name__)
@@ -39,7 +42,7 @@ def choose_n_clusters(
     values = sorted(candidates_for(data.n_items) if candidates is None else candidates)
     wide = data.features[0].size >= WIDE
     kinds = (("standard", "unit") if wide else ("standard",)) if scale == "auto" else (scale,)
-    folds = folds_of(data, COUNT_FOLDS, seed)
+    folds = folds_of(some_answers(data, seed), COUNT_FOLDS, seed)
     if not folds:
         raise PairDataError(
             "pairs",
@@ -49,7 +52,8 @@ def choose_n_clusters(
         )
     found = []
     for kind in kinds:
-        way = Partitioner(Scaler.fit(data.features, kind)(data.features), max(values), seed)
+        x = scaled_items(data.features, Scaler.fit(data.features, kind), torch.device("cpu"))
+        way = Partitioner(as_rows(x), max(values), seed)
         found.append(_scores(way, values, folds))
     nll = min(found, key=lambda scores: min(float(s.mean()) for s in scores))
     choice = choose([str(k) for k in values], nll)

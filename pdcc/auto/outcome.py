@@ -1,7 +1,6 @@
 """What came of training: a look at it without labels, and all of it as one object."""
 
 import numpy as np
-from torch import Tensor
 
 from pdcc.arrays import Ints
 from pdcc.auto.signals import constant_nll, mixed_clusters, partition_nll, said_similar, standard_error
@@ -10,11 +9,12 @@ from pdcc.data.scaling import Scaler
 from pdcc.data.splits import Split
 from pdcc.fitted import FitReport, Fitted, Usefulness
 from pdcc.inference import FitStatus, memberships, point_agreement
+from pdcc.inference.rows import Items
 from pdcc.training import OwnParts, TrainConfig, Trial, tensors
 
 
 def look(
-    trial: Trial, x: Tensor, plain: Ints | None, shown: PairData, held: PairData | None, fell_back: str | None = None
+    trial: Trial, x: Items, plain: Ints | None, shown: PairData, held: PairData | None, fell_back: str | None = None
 ) -> Usefulness:
     """Held-out nats beside those of one rate and of K-means (``plain``, (N,), if known); cluster sizes; what is wrong, in sentences."""
     F = memberships(trial.model, x).cpu().numpy()
@@ -46,7 +46,7 @@ def look(
 
 def as_fitted(
     trial: Trial,
-    x: Tensor,
+    x: Items,
     scaler: Scaler,
     data: PairData,
     split: Split,

@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pdcc.arrays import Float64, Ints
 from pdcc.auto.calibration import FEWEST_NEW, NEW_FOLDS, WIDE
 from pdcc.auto.initialise import Partitioner, Start, make_start, make_ways, scale_name
+from pdcc.auto.large import as_items, as_rows, few
 from pdcc.auto.outcome import as_fitted, look
 from pdcc.auto.rules import Rows, choose, specifications, within_reach
 from pdcc.auto.signals import constant_nll, partition_agreement
@@ -21,9 +22,11 @@ from pdcc.data.splits import HeldOut, Split, hold_out, new_folds
 from pdcc.exclusive import one_core
 from pdcc.fitted import MOST_WRONG, FitReport, Fitted, Usefulness
 from pdcc.inference import memberships
+from pdcc.inference.rows import Items
 from pdcc.metrics import acc
 from pdcc.models import Membership
 from pdcc.partition.kmeans import steadiness
+from pdcc.rows import FeatureRows
 from pdcc.together import Job, first_nets, train_all
 from pdcc.training import (
     OUR_PARTS,
@@ -46,7 +49,7 @@ class Route:
     """One scaling of the items and the partition to set out from: x (N, p) scaled, on the device; start: None for a random one."""
 
     scaler: Scaler
-    x: Tensor
+    x: Items
     start: Start | None
 
     @property
@@ -92,6 +95,10 @@ class Plan:
 
 def prepare(data: PairData, config: TrainConfig, device: torch.device, own: OwnParts = OUR_PARTS) -> Preparation:
     """Hold out, and make the routes that ``config`` leaves open, but for those whose start is clearly behind."""
+    if config.volume_estimator == "full" and isinstance(data.features, FeatureRows):
+        raise ValueError(
+            f'volume_estimator: expected "minibatch" for features that are too large to be copied (shape {data.features.shape}), found "full", which looks at all items in every step. Leave it out.'
+        )
     split = hold_out(data, config.validation_fraction, config.seed)
     shown = split.train(data)
     folds = new_folds(shown, NEW_FOLDS, config.seed)
@@ -105,7 +112,7 @@ def prepare(data: PairData, config: TrainConfig, device: torch.device, own: OwnP
         routes = []
         for scaler, way in ways:
             start = None if config.init == "random" else make_start(way, config.init, shown)
-            x = torch.as_tensor(way.X.reshape(-1, *scaler.scaled(data.features.shape[1:]))).to(device)
+            x = as_items(way.X, scaler.scaled(data.features.shape[1:])).to(device)
             routes.append(Route(scaler, x, start))
             moved = start.rearranged(way, shown) if start is not None and config.init == "pairs" and folds else None
             if moved is not None:
@@ -185,7 +192,7 @@ class Runner:
     def steadiest(self, routes: list[Route]) -> Route:
         """Where answers choose nothing: the scaling under which K-means finds the same clusters again and again."""
         K, seed = self.config.n_clusters, self.config.seed
-        return routes[0] if len(routes) == 1 else max(routes, key=lambda r: steadiness(r.x.cpu().numpy(), K, seed))
+        return routes[0] if len(routes) == 1 else max(routes, key=lambda r: steadiness(few(r.x, seed), K, seed))
 
     def _warm_key(self, route: Route, labels: Ints | None, seed: int) -> tuple[str | None, bytes, int]:
         return route.scaler.kind, b"" if labels is None else labels.tobytes(), seed
@@ -327,7 +334,7 @@ def _by_heart(run: Runner, plan: Plan, within: float, shown: PairData) -> Plan:
     route, K, seed = plan.route, run.config.n_clusters, run.config.seed
     start = route.start
     if start is not None and run.config.init == "pairs":
-        labels = Partitioner(route.x.cpu().numpy(), K, seed).make("constrained", shown)
+        labels = Partitioner(as_rows(route.x), K, seed).make("constrained", shown)
         route = replace(route, start=replace(start, kind="constrained", labels=labels))
     words = f"its clusters, where {within:.0%} of the answers say similar, cannot be right if at most {MOST_WRONG:.0%} of the items are taken for others, so the items' own answers were learned by heart"
     return replace(

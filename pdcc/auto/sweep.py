@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 from tqdm.auto import tqdm
 
-from pdcc.arrays import Float64, Ints, RandomState
+from pdcc.arrays import Features, Float64, Ints, RandomState
 from pdcc.auto.calibration import UNSTEADY
 from pdcc.auto.n_clusters import choose_n_clusters
 from pdcc.auto.rules import Selection
@@ -50,11 +50,11 @@ class PairEstimator(Protocol):
 
     def fit_data(self, data: PairData, *, prepared: Preparation | None = None) -> Self: ...
 
-    def predict_pairs(self, X: ArrayLike, pairs: ArrayLike, annotators: ArrayLike | None = None) -> Float64: ...
+    def predict_pairs(self, X: Features, pairs: ArrayLike, annotators: ArrayLike | None = None) -> Float64: ...
 
 
 def select_volume(
-    X: ArrayLike,
+    X: Features,
     pairs: ArrayLike | PairAnswers | ReadAnswers,
     similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
@@ -90,7 +90,7 @@ def select_volume(
 
 
 def select_dropout(
-    X: ArrayLike,
+    X: Features,
     pairs: ArrayLike | PairAnswers | ReadAnswers,
     similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
@@ -123,7 +123,7 @@ def select_dropout(
 
 
 def select_n_clusters(
-    X: ArrayLike,
+    X: Features,
     pairs: ArrayLike | PairAnswers | ReadAnswers,
     similar: ArrayLike | None = None,
     annotators: ArrayLike | None = None,
@@ -171,7 +171,7 @@ class _Compared:
 
 
 def _compare(
-    X: ArrayLike, pairs: ArrayLike | PairAnswers | ReadAnswers, similar: ArrayLike | None, annotators: ArrayLike | None, estimator: PairEstimator,
+    X: Features, pairs: ArrayLike | PairAnswers | ReadAnswers, similar: ArrayLike | None, annotators: ArrayLike | None, estimator: PairEstimator,
     parameter: str, values: list[Any], n_restarts: int, random_state: RandomState, progress: bool | None,
 ) -> _Compared:  # fmt: skip
     data = PairData.from_arrays(X, pairs, similar, annotators)

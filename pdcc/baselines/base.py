@@ -16,6 +16,7 @@ from pdcc.data.reading import ReadAnswers
 from pdcc.data.scaling import SCALES, Scaler
 from pdcc.errors import PairDataError
 from pdcc.pair_input import PairInput
+from pdcc.rows import whole
 from pdcc.validation import check_n_clusters, check_one_of, check_random_state, seed_of
 
 # "own": the method's published start; "kmeans" and "pairs": the partition that VolMaxDCC with that ``init`` sets out from.
@@ -58,6 +59,7 @@ class PairClusterer(PairInput):
             )
             fix = f"{type(self).__name__} has no place for others: map answers to 0 and 1 and leave weights out, or use VolMaxDCC."
             raise PairDataError(name, what, "soft ones" if data.soft is not None else "weights that differ", fix)
+        features = whole(data.features, type(self).__name__)
         check_n_clusters(self.n_clusters, data.n_items)
         check_one_of("scale", self.scale, ("auto", *SCALES))
         check_one_of("init", self.init, INITS)
@@ -75,7 +77,7 @@ class PairClusterer(PairInput):
             )
             labels = None if self.init == "own" else start.labels
         self.n_features_in_ = data.features.shape[1]
-        x = self.scaler_(data.features)
+        x = self.scaler_(features)
         self.labels_: Ints = self._train(x, data, labels, seed)
         self.rates_ = two_rates(self._proba(x), data)
         return self
@@ -87,10 +89,10 @@ class PairClusterer(PairInput):
 
     def _features(self, X: Features) -> Floats:
         check_is_fitted(self, "labels_")
-        return self._like_fitted(X, (self.n_features_in_,))
+        return whole(self._like_fitted(X, (self.n_features_in_,)), type(self).__name__)
 
     def _nll(self, data: PairData) -> Float64:
-        return rates_nll(*self.rates_, self._proba(self.scaler_(data.features)), data)
+        return rates_nll(*self.rates_, self._proba(self.scaler_(whole(data.features, type(self).__name__))), data)
 
     def _proba(self, x: Float32) -> Float64:
         """Memberships (n, K) of scaled features x (n, d): of a method that has none, 1 for the cluster an item goes to."""

@@ -150,7 +150,7 @@ class SpherePair(DeepPairClusterer):
                 optimizer.step()
                 losses.append(loss.detach())
             module.eval()
-            now = in_parts(module.codes, pairs.x).double().cpu().numpy()
+            now = in_parts(module.codes, pairs.in_memory).double().cpu().numpy()
             if np.isfinite(now).all():  # else memberships are not, and the loop ends
                 carried = module.centres.double().cpu().numpy()
                 module.centres.copy_(torch.as_tensor(sphere_centres(now, self.n_clusters, seed, centres=carried)))

@@ -10,6 +10,9 @@ import typer
 from pdcc.cli.app import Features, IdColumn, Run, Seed, app, say
 from pdcc.cli.together import begun, rank
 
+# Lines of a table that are made at once.
+LINES_AT_ONCE = 100_000
+
 
 @app.command()
 def fit(
@@ -120,7 +123,7 @@ def fit(
     }  # fmt: skip
     estimator = VolMaxDCC(**params)
     how = {"id_field": id_column, **reading}
-    X, ids, read = read_both(features, pairs, id_column=id_column, random_state=seed, **how)
+    X, ids, read = read_both(features, pairs, id_column=id_column, beside=output, random_state=seed, **how)
     data = PairData.from_arrays(X, read, item_ids=ids)
     estimator.check(data.n_items)
     runs.check_apart(output, [features, pairs])
@@ -180,7 +183,7 @@ def predict(
 
     target = check_output(output, [features])
     estimator = VolMaxDCC.load(run)
-    X, ids = read_features(features, id_column=id_column)
+    X, ids = read_features(features, id_column=id_column, beside=run)
     if (column_names(X) is None) == hasattr(estimator, "feature_names_in_"):
         logging.getLogger(__name__).warning(
             "%s: columns have names here or in the fit, not in both; their order is taken as it is", features
@@ -189,11 +192,15 @@ def predict(
         warnings.filterwarnings("ignore", "X (has|does not have valid) feature names")  # which that line says
         F = estimator.predict_proba(X)
     items: Any = np.arange(len(F)) if ids is None else ids
-    if safe_csv:
-        items = [safe_cell(i) for i in items]
-    columns: dict[str, Any] = {"item": items, "label": F.argmax(axis=1)}
-    table = pd.DataFrame(columns | {f"m{k}": F[:, k] for k in range(F.shape[1])})
-    write_atomic(target, table.to_csv(index=False).encode())
+
+    def lines(begin: int) -> bytes:
+        some = slice(begin, begin + LINES_AT_ONCE)
+        named = [safe_cell(i) for i in items[some]] if safe_csv else items[some]
+        columns: dict[str, Any] = {"item": named, "label": F[some].argmax(axis=1)}
+        table = pd.DataFrame(columns | {f"m{k}": F[some, k] for k in range(F.shape[1])})
+        return table.to_csv(index=False, header=begin == 0).encode()
+
+    write_atomic(target, (lines(begin) for begin in range(0, len(F), LINES_AT_ONCE)))
     say(f"Memberships of {len(F)} items in {output}.")
 
 

@@ -10,7 +10,9 @@ from scipy.sparse import load_npz
 
 from pdcc.arrays import Features
 from pdcc.data.dialect import check_no_answers, delimiter_in, with_decimal_commas
+from pdcc.data.parquet import read_large_parquet
 from pdcc.errors import PairDataError
+from pdcc.rows import is_large
 
 
 def read_table(path: str | Path, *, keep: str | None = None) -> pd.DataFrame:
@@ -35,10 +37,17 @@ def read_table(path: str | Path, *, keep: str | None = None) -> pd.DataFrame:
     raise PairDataError(str(path), "a .csv or .parquet file", f"the ending {path.suffix!r}", "Convert the table.")
 
 
-def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[Features, NDArray[Any] | None]:
-    """Features (N, d), sparse where the file is, and as a table where the file names their columns, and, where ``id_column`` names one, the items' ids (N,)."""
+def read_features(
+    path: str | Path, *, id_column: str | None = None, beside: Path | None = None
+) -> tuple[Features, NDArray[Any] | None]:
+    """Features (N, d), sparse where the file is, and as a table where the file names their columns, and, where ``id_column`` names one, the items' ids (N,).
+
+    What is too large to be copied is mapped: a .npy as it is, a .parquet once it is converted, beside the run ``beside`` or else the table.
+    """
     path = Path(path)
     must_exist(path)
+    if path.suffix == ".parquet" and (mapped := read_large_parquet(path, id_column, beside)) is not None:
+        return mapped
     if path.suffix in (".csv", ".parquet"):
         table = read_table(path, keep=id_column)
         if not len(table.columns):
@@ -73,6 +82,10 @@ def read_features(path: str | Path, *, id_column: str | None = None) -> tuple[Fe
             str(path), "a .npy, .npz, .csv or .parquet file", f"the ending {path.suffix!r}", "Convert the features."
         )
     try:
+        if path.suffix == ".npy" and is_large((8 * path.stat().st_size,)):
+            array = np.load(path, mmap_mode="r", allow_pickle=False)
+            if is_large(array.shape):
+                return array, None
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
             if isinstance(loaded, np.ndarray):

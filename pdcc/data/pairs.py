@@ -20,6 +20,7 @@ from pdcc.data.io import read_features
 from pdcc.data.names import renumber
 from pdcc.data.reading import ReadAnswers, read_answers
 from pdcc.errors import PairDataError
+from pdcc.rows import FeatureRows
 from pdcc.validation import check_both_kinds, check_features
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ logger = logging.getLogger(__name__)
 class PairData:
     """N items and M answered pairs, checked. Make one with ``from_arrays``, ``from_frame`` or ``read``.
 
-    features: (N, d), or (N, ...), float32 or float64. i, j: (M,) row numbers. similar: (M,) bool.
+    features: (N, d), or (N, ...), float32 or float64; ``FeatureRows`` where they are too large to be copied. i, j: (M,) row numbers. similar: (M,) bool.
     annotator: (M,) numbers into ``annotator_names``, or None. item_ids: (N,) names of the items, or None.
     self_pairs: how many pairs of an item with itself were dropped. feature_names: (d,) names of the columns, or None.
     soft: (M,) probabilities that a pair is similar where answers are not plain, else None; ``similar`` is then soft >= 0.5.
@@ -43,7 +44,7 @@ class PairData:
         (2, 3, [True, False])
     """
 
-    features: Floats
+    features: Floats | FeatureRows
     i: Ints
     j: Ints
     similar: Bools
@@ -145,13 +146,11 @@ class PairData:
             weight=None if weights is None or (weights == 1).all() else weights,
         )
 
-    def given(self) -> Floats | pd.DataFrame:
+    def given(self) -> Floats | FeatureRows | pd.DataFrame:
         """The features as a fit takes them: with the names of their columns where they had some, and numbered rows."""
-        return (
-            self.features
-            if self.feature_names is None
-            else pd.DataFrame(self.features, columns=list(self.feature_names))
-        )
+        if self.feature_names is None or isinstance(self.features, FeatureRows):
+            return self.features
+        return pd.DataFrame(self.features, columns=list(self.feature_names))
 
     def at_random(self) -> Bools:
         """Which of the pairs were drawn at random, (M,): all, where nobody says that some were not."""
@@ -181,10 +180,11 @@ class PairData:
         """SHA-256 of the pairs, their answers and, where there are any, degrees and weights, in their order."""
         digest = hashlib.sha256()
         for part in (self.i, self.j, self.similar):
-            digest.update(np.ascontiguousarray(part).tobytes())
+            digest.update(np.ascontiguousarray(part).data)
         for name, more in (("soft", self.soft), ("weight", self.weight)):
             if more is not None:
-                digest.update(name.encode() + np.ascontiguousarray(more).tobytes())
+                digest.update(name.encode())
+                digest.update(np.ascontiguousarray(more).data)
         return digest.hexdigest()
 
 
@@ -196,10 +196,10 @@ def plain_name(name: Any) -> Any:
 
 
 def read_both(
-    features: str | Path, pairs: str | Path, *, id_column: str | None = None, **reading: Any
+    features: str | Path, pairs: str | Path, *, id_column: str | None = None, beside: Path | None = None, **reading: Any
 ) -> tuple[Features, NDArray[Any] | None, ReadAnswers]:
-    """Features (N, d), the items' ids (N,) or None, and the answers; what was guessed of them is logged."""
-    X, ids = read_features(features, id_column=id_column)
+    """Features (N, d), the items' ids (N,) or None, and the answers; what was guessed of them is logged. beside: see ``read_features``."""
+    X, ids = read_features(features, id_column=id_column, beside=beside)
     try:
         read = read_answers(pairs, item_ids=ids, **reading)
     except PairDataError as error:

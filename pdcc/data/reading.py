@@ -22,6 +22,7 @@ from pdcc.data.formats import (
     from_splink,
     from_table,
 )
+from pdcc.data.plain_numbers import read_plain_numbers
 from pdcc.data.records import from_dedupe, from_label_studio
 from pdcc.data.tables import Table, Unreadable, load
 from pdcc.data.words import GRADED, Said, Scale, counted, meanings, number_of, scale_of, text_of
@@ -117,6 +118,11 @@ def read_answers(
     check_count("random_state", random_state, 0)
     told = named_columns(columns)
     file = Path(path)
+    if format in ("auto", "csv") and not told and not soft and item_ids is None:
+        plain = read_plain_numbers(file)
+        if plain is not None:
+            none, rows = pd.DataFrame({"row": [], "found": []}), np.arange(len(plain))
+            return ReadAnswers(plain, plain[:0], none, (), "csv", False, len(plain), rows, ())
     body = load(file, KNOWN | {name.lower() for name in told.values()})
     kind, notes = format, []
     if format == "auto":

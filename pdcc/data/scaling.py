@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pdcc.arrays import Bools, Float32, Float64, Floats
+from pdcc.arrays import Bools, Float32, Float64, Floats, Ints
 from pdcc.errors import PairDataError
 from pdcc.exclusive import one_core
+from pdcc.rows import FeatureRows, blocks_of, sample_size, some_rows
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +19,8 @@ FENCE = 3.0
 # A column whose deviation is below this many units in the last place of its values is rounding.
 ROUNDING = 64
 ROWS_AT_ONCE = 8192
+# Of features that are too large to be copied, what a scaling is learned from is drawn with this seed, whatever the fit's is.
+SCALING_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -38,11 +41,13 @@ class Scaler:
     axes: Float64
 
     @classmethod
-    def fit(cls, X: Floats, kind: str | None, most: int | None = None) -> "Scaler":
+    def fit(cls, X: Floats | FeatureRows, kind: str | None, most: int | None = None) -> "Scaler":
         """Learn what ``kind`` (one of ``SCALES``) needs from X (N, d). Of unit rows, keep the ``most`` leading components.
 
-        The last of hundreds of components are noise to a handful of answers per item: a net learns them by heart.
+        Of ``FeatureRows``, some are looked at (``pdcc.rows.sample_size``). The last of hundreds of components are noise to a handful of answers per item: a net learns them by heart.
         """
+        if isinstance(X, FeatureRows):
+            X = some_rows(X, sample_size(X.shape), SCALING_SEED)
         X = X.reshape(len(X), -1)
         d = X.shape[1]
         shift, spread, low, high = np.zeros(d), np.ones(d), np.full(d, -np.inf), np.full(d, np.inf)
@@ -108,19 +113,21 @@ class Scaler:
         return out.reshape(len(X), *self.scaled(X.shape[1:]))
 
 
-def fits_float32(x: Floats) -> Bools:
+def fits_float32(x: Floats | FeatureRows) -> Bools:
     """Which items x (n, ...) float32 can hold, with the square of their length, (n,)."""
     with np.errstate(over="ignore"):
-        return np.asarray(np.isfinite(np.square(x.reshape(len(x), -1).astype(np.float32)).sum(axis=1)))
+        flat = (part.reshape(len(part), -1).astype(np.float32) for part in blocks_of(x))
+        return np.concatenate([np.isfinite(np.square(part).sum(axis=1)) for part in flat])
 
 
-def check_scaled(x: Float32) -> Float32:
-    """Scaled items x (n, ...), unless float32 cannot hold them and the length of an item: raises ``PairDataError`` then."""
+def check_scaled(x: Float32, rows: Ints | None = None) -> Float32:
+    """Scaled items x (n, ...), numbered ``rows`` (n,) where they are some of many, unless float32 cannot hold them and the length of an item: raises ``PairDataError`` then."""
     fits = fits_float32(x)
     if not fits.all():
+        first = int(np.flatnonzero(~fits)[0])
         raise PairDataError(
             "X", "numbers whose squares float32 can hold", "larger ones", "Use scale='standard', or other units.",
-            int(np.flatnonzero(~fits)[0]),
+            first if rows is None else int(rows[first]),
         )  # fmt: skip
     return x
 

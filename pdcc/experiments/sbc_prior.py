@@ -142,5 +142,5 @@ def _ensemble(problem: Problem, seed: int, chains: int = 4, draws: int = 25) -> 
     config = FitConfig(60, 200, 3e-2, 3e-2, "adam", False, 10, seed)
     members = fit_ensemble(nets, problem.layer.model, train, test, config)
     best = int(members.nll.argmin())
-    reference = members.memberships(pairs.x)[best].numpy().astype(np.float64)
+    reference = members.memberships(pairs.in_memory)[best].numpy().astype(np.float64)
     return ensemble_draws(members, pairs, chains, draws, reference)

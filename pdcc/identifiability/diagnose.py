@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from pdcc.accuracy.trusted import Trusted, read_trusted, with_trusted
 from pdcc.accuracy.trusted_pairs import TrustedPairs, check_drawn, read_trusted_pairs, with_trusted_pairs
 from pdcc.arrays import Float64
 from pdcc.data.pairs import PairData
+from pdcc.errors import PairDataError
 from pdcc.fitted import Fitted
 from pdcc.identifiability import conditions as c
 from pdcc.identifiability.evidence import Evidence, gather
@@ -22,9 +23,12 @@ from pdcc.identifiability.verdict import Overall, Question, judge_memberships, r
 from pdcc.inference.variational import SampleStatus
 from pdcc.metrics import membership_mse
 from pdcc.posterior.squeeze import IdentifiedSet
+from pdcc.sampled import Sample, sampled
 from pdcc.storage.provenance import package_versions
 from pdcc.validation import check_count, check_number
 
+# Of data too large to be looked at as a whole (``pdcc.sampled``), about so many items.
+DIAGNOSED_ITEMS = 40_000
 CONDITIONAL = "if the true memberships are scattered: with a free confusion, answers cannot tell scattered memberships from squeezed ones"
 
 
@@ -55,7 +59,8 @@ class Diagnosis:
     The soft memberships: conditions, one for each that the theorems ask for; identified: how far other memberships give
     every answer the same probability. conditional: under a free confusion support holds only if the true memberships are scattered,
     which no answers can show. score: 0 to 1, how likely a membership MSE of at most .03 is (for hard truth an accuracy of
-    98.5 %), as set on simulated settings. folds_distance, posterior_distance: how far fits to most of the answers, and posterior draws, lie
+    98.5 %), as set on simulated settings. sample: what part of many items and answers was looked at, or None for all; items and clusters are then those
+    of the sample, and fits to parts of its answers know less than the fit did, so that shares are on the cautious side. folds_distance, posterior_distance: how far fits to most of the answers, and posterior draws, lie
     from the fitted memberships on average (membership MSE).
 
     Examples:
@@ -97,6 +102,7 @@ class Diagnosis:
     posterior_message: str
     purity: Estimate = field(default_factory=Estimate)
     mixed: tuple[str, ...] = ()
+    sample: Sample | None = None
 
     @property
     def overall(self) -> Overall:
@@ -195,6 +201,7 @@ class Diagnosis:
             "answers": {str(q): self.answer(q) for q in Question}, "advice": self.advice,
             "outlook": None if self.outlook is None else _finite(asdict(self.outlook)),
             "conditional": self.conditional, "score": self.score, "conditions": rows, "identified": asdict(self.identified),
+            "sample": None if self.sample is None else asdict(self.sample),
             "folds_distance": self.folds_distance, "posterior_distance": self.posterior_distance,
             "posterior_status": self.posterior_status, "posterior_message": self.posterior_message,
             "settings": asdict(self.settings), "versions": package_versions(),
@@ -208,6 +215,8 @@ class Diagnosis:
         titles = {Question.MEMBERSHIPS: "Soft memberships"}
         lines = [f"{titles.get(q, q.capitalize())}: {self.answer(q)}" for q in Question]
         lines += [] if self.outlook is None else [f"Next: {self.outlook}"]
+        if self.sample is not None:
+            lines.append(f"Looked at: {self.sample}. Shares are on the cautious side, since the fit saw more answers.")
         lines += [
             "",
             f"Pairs in one cluster: {self.precision} belong together, and {self.recall} of those that do are in one.",
@@ -286,19 +295,29 @@ def diagnose(
         raise ValueError(
             "pairs, similar: expected the answers that were fitted, in their order, found others. Pass what fit was given: answers that were fitted cannot serve as held out."
         )
-    names = list(range(data.n_items)) if data.item_ids is None else data.item_ids.tolist()
+    names = _names(data)
     known: Trusted | TrustedPairs | None = None
-    if isinstance(trusted, pd.DataFrame) and not {"item", "label", "class"} & set(trusted.columns):
+    by_pairs = isinstance(trusted, pd.DataFrame) and not {"item", "label", "class"} & set(trusted.columns)
+    if isinstance(trusted, pd.DataFrame) and by_pairs:
         known = read_trusted_pairs(trusted, names)
         check_drawn(known, fitted.memberships(data.features).argmax(axis=1))
     elif trusted is not None:
         known = read_trusted(trusted, names)
+    also = known.rows if isinstance(known, Trusted) else None
+    fitted, data, part = sampled(fitted, data, DIAGNOSED_ITEMS, random_state, also)
+    if part is not None:
+        if by_pairs:
+            raise PairDataError(
+                "trusted", "true classes of items", "pairs", f"Pairs are weighed by what is believed of all items, and only {part} is looked at: pass {{item: class}}.",
+            )  # fmt: skip
+        names = _names(data)
+        known = None if trusted is None else read_trusted(trusted, names)
     labels = judge_labels(fitted, data, level=level, target=target, quick=quick, seed=random_state, progress=progress)
     e = gather(
         fitted, data, draws=draws, n_restarts=n_restarts, eps=eps, work=work, seed=random_state, progress=progress
     )
     settings = Settings(draws, n_restarts, eps, work, level, target, quick, random_state)
-    return put_together(fitted.memberships(data.features), labels, e, settings, names, known)
+    return replace(put_together(fitted.memberships(data.features), labels, e, settings, names, known), sample=part)
 
 
 def put_together(
@@ -349,6 +368,10 @@ def put_together(
         trusted is not None, verdicts, e.free, score, rows, e.identified, settings, folds, e.spread, e.posterior.status, e.posterior.message,
         purity, tuple(str(one) for one in labels.mixed),
     )  # fmt: skip
+
+
+def _names(data: PairData) -> list[Any]:
+    return list(range(data.n_items)) if data.item_ids is None else data.item_ids.tolist()
 
 
 def _plain(value: float | str) -> float | str | None:

@@ -20,6 +20,7 @@ from pdcc.metrics import membership_mse
 from pdcc.models import log_volume
 from pdcc.posterior.last_layer import last_layer_draws, last_layer_of, prior_memberships
 from pdcc.posterior.squeeze import IdentifiedSet, identified_set
+from pdcc.rows import whole
 from pdcc.training import tensors
 
 # How the work for scatter checks is shared: draws, prior draws, and each of the two point estimates.
@@ -70,7 +71,8 @@ def gather(
     data = fitted.known(data)
     held = fitted.split.test(data)
     held = None if held is None else held.subset(held.at_random())  # suggested ones are where a fit was least sure
-    x, point = fitted.scaled(data.features), fitted.memberships(data.features)
+    x = fitted.scaled(whole(data.features, "a diagnosis"))
+    point = fitted.memberships(data.features)
 
     layer = last_layer_of(fitted.model, fitted.guide, data, x, prior_scale=None, regularised=True)
     found = svi_posterior(layer.model, layer.batch, layer.start, draws=draws, steps=STEPS, seed=seed, progress=progress)

@@ -10,6 +10,7 @@ import pandas as pd
 from pdcc.arrays import Floats, Ints
 from pdcc.asking.uniform import pair_numbers
 from pdcc.errors import PairDataError
+from pdcc.rows import FeatureRows
 
 logger = logging.getLogger(__name__)
 COLUMNS = ["i", "j", "gain", "chosen_by", "probability"]
@@ -30,7 +31,7 @@ class NextPairs(Protocol):
 class SuggestedPairs:
     """What the fit in a run directory would ask about the rows of X. A run that was fitted again since is loaded again."""
 
-    def __init__(self, run: Path, X: Floats | pd.DataFrame):
+    def __init__(self, run: Path, X: Floats | FeatureRows | pd.DataFrame):
         self._run, self._X = run, X
         self._mark, self._estimator = self._load()
 

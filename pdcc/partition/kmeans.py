@@ -1,7 +1,7 @@
 """K-means and what goes with it: tries, centroids, distances."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import combinations
 
@@ -34,14 +34,24 @@ def enough_tries(n_items: int, tries: int) -> int:
     return tries * (MORE_TRIES if n_items <= FEW_ITEMS else 1)
 
 
-def kmeans(Z: Floats, n_clusters: int, *, tries: int, seed: int, rows: Ints | None = None) -> Ints:
+def kmeans(
+    Z: Floats,
+    n_clusters: int,
+    *,
+    tries: int,
+    seed: int,
+    rows: Ints | None = None,
+    blocks: Iterable[Floats] | None = None,
+) -> Ints:
     """K-means labels (N,) of Z (N, p), the best of ``tries`` by inertia; no answers seen.
 
-    ``rows`` (n,) restricts the fitting to those items; the rest go to their nearest centre.
+    ``rows`` (n,) restricts the fitting to those items; the rest go to their nearest centre. With ``blocks``, (n, p) each, which hold
+    all items one after the other, Z are only those to fit to.
     """
     with steady():
         found = cluster.KMeans(n_clusters, n_init=tries, random_state=seed).fit(Z if rows is None else Z[rows])
-        return np.asarray(found.predict(Z), dtype=np.int64)
+        parts = [Z] if blocks is None else blocks
+        return np.concatenate([np.asarray(found.predict(part), dtype=np.int64) for part in parts])
 
 
 def steadiness(Z: Floats, n_clusters: int, seed: int) -> float:

@@ -15,6 +15,8 @@ METHODS = ("hmc", "svi", "nuts", "ensemble")
 SITES = ("last-layer", "confusion")
 # (chains, draws per chain) where not asked for.
 SIZES = {"hmc": (16, 48), "svi": (1, 500), "nuts": (4, 500), "ensemble": (4, 5)}
+# Of data too large to be looked at as a whole (``pdcc.sampled``), about so many items: 768 draws of ten clusters then take .6 GB.
+POSTERIOR_ITEMS = 20_000
 # Moves before the first draw that is kept, where not asked for.
 WARMUP = {"hmc": 20, "nuts": 500}
 

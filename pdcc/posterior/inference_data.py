@@ -18,6 +18,7 @@ from pdcc.posterior.arviz_calls import array, build, group_names, has
 from pdcc.posterior.draws import SampleConfig, Sampled, draw_agreement
 from pdcc.posterior.measured import calibration
 from pdcc.posterior.squeeze import IdentifiedSet
+from pdcc.sampled import Sample
 from pdcc.storage.provenance import package_versions
 from pdcc.training import TrainConfig
 
@@ -32,7 +33,12 @@ REGULARISED = "regularised (Gibbs) posterior: the volume term weighs as much as 
 
 
 def to_inference_data(
-    drawn: Sampled, data: PairData, how: SampleConfig, config: TrainConfig, identified: IdentifiedSet
+    drawn: Sampled,
+    data: PairData,
+    how: SampleConfig,
+    config: TrainConfig,
+    identified: IdentifiedSet,
+    sample: Sample | None = None,
 ) -> Any:
     """ArviZ's InferenceData: posterior, posterior_predictive, log_likelihood, observed_data, constant_data.
 
@@ -40,6 +46,7 @@ def to_inference_data(
 
     Everything of the size draws x pairs is int8 or float32 and filled one draw at a time: 500 draws of 10,000 pairs and items
     and ten clusters come to 225 MB. ``identified``: how far other memberships make every answer as likely, beside the posterior.
+    sample: what part of the items and answers these are, if not all.
     """
     C, S, _, K = drawn.memberships.shape
     M = len(data)
@@ -84,7 +91,7 @@ def to_inference_data(
     attrs = {
         "method": how.method, "kind": REGULARISED if regularised else POSTERIOR, "status": str(drawn.status), "message": drawn.message, "leaves_out": LEAVES_OUT[how.method], "calibration": known,
         "identified": "A only through B = A'A; cluster numbers are arbitrary and aligned to the fitted memberships",
-        "identified_set": str(identified),
+        "identified_set": str(identified), "sample": "all items and answers" if sample is None else str(sample),
         "seed": how.seed, "settings": json.dumps(asdict(config), default=str), "versions": json.dumps(package_versions()),
     }  # fmt: skip
     groups = {

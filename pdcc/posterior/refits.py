@@ -19,6 +19,7 @@ from pdcc.metrics import align
 from pdcc.models import AnnotationModel, Membership
 from pdcc.posterior.draws import Sampled, aligned
 from pdcc.posterior.last_layer import check_items
+from pdcc.rows import whole
 from pdcc.training import OWN, RESTART_STRIDE, Trainer, first_net, tensors
 
 # Keeps the seeds of new starts apart from those of a fit's own restarts.
@@ -39,7 +40,7 @@ def refit(
 
     What the fit held out stays held out.
     """
-    config, model, x = fitted.config, fitted.model, fitted.scaled(data.features)
+    config, model, x = fitted.config, fitted.model, fitted.scaled(whole(data.features, "an ensemble"))
     check_items(model, x)
     split = fitted.split if fitted.holds(data) else hold_out(data, config.validation_fraction, config.seed)
     train, held = split.train(data), split.test(data)
@@ -117,7 +118,7 @@ def ensemble_draws(
     """The members as (chains, draws), aligned. "converged": every start's mean held-out score is within two standard
     errors of the best start's, by the spread of the members within starts."""
     K = reference.shape[1]
-    F = members.memberships(pairs.x).cpu().float().numpy().reshape(chains, draws, len(reference), K)
+    F = members.memberships(pairs.in_memory).cpu().float().numpy().reshape(chains, draws, len(reference), K)
     B = members.agreement.double().cpu().numpy().reshape(chains, draws, K, K)
     A = None if members.columns is None else members.columns.double().mT.cpu().numpy().reshape(chains, draws, K, K)
     nll = members.nll.double().cpu().numpy().reshape(chains, draws)

@@ -15,6 +15,7 @@ from pdcc.posterior.arviz_calls import effective_draws, r_hat
 from pdcc.posterior.draws import SampleConfig, Sampled
 from pdcc.posterior.last_layer import double, last_layer_draws, last_layer_of
 from pdcc.posterior.refits import ensemble_draws, refit
+from pdcc.rows import whole
 from pdcc.training import tensors
 
 logger = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ def sample(fitted: Fitted, data: PairData, how: SampleConfig, *, progress: bool 
     """Aligned draws from the posterior of ``fitted`` given the answers ``data``."""
     data = fitted.known(data)
     reference = fitted.memberships(data.features)
-    x = fitted.scaled(data.features)
+    x = fitted.scaled(whole(data.features, "a posterior"))
     if how.method == "ensemble":
         members = refit(fitted, data, chains=how.chains, draws=how.draws, seed=how.seed, progress=progress)
         return ensemble_draws(members, tensors(data, x), how.chains, how.draws, reference)

@@ -115,13 +115,14 @@ def _detail(found: Diagnosis) -> tuple[str, ...]:
     reason = [] if found.accuracy_reason is None else [found.accuracy_reason]
     pairs = f"Of the pairs in one cluster, {estimate(found.precision)} belong together; of those that belong together, {estimate(found.recall)} are in one cluster."
     quick = "This was a quick look: fewer fits, wider intervals." if found.settings.quick else None
-    return (*reason, *([pairs] if found.precision else []), *([quick] if quick else []))
+    part = [] if found.sample is None else [f"This looked at {found.sample}, and is on the cautious side."]
+    return (*reason, *([pairs] if found.precision else []), *([quick] if quick else []), *part)
 
 
 def beliefs(content: ReportContent) -> Float64:
     """How sure each item's label is, (N,): its probability where the diagnosis has one, else its membership."""
     found = content.diagnosis
-    if found is not None and believed(found):
+    if found is not None and believed(found) and found.sample is None:
         return found.items["probability"].to_numpy(dtype=np.float64)
     return np.asarray(content.memberships.max(axis=1))
 
@@ -184,7 +185,11 @@ def item_line(content: ReportContent, row: int, images: Mapping[int, str], sure:
 def unsettled(content: ReportContent) -> np.ndarray[tuple[int], np.dtype[np.bool_]] | None:
     """Which items are not settled, (N,); None where no diagnosis says."""
     found = content.diagnosis
-    return None if found is None or not believed(found) else ~found.items["settled"].to_numpy(dtype=bool)
+    return (
+        None
+        if found is None or not believed(found) or found.sample is not None
+        else ~found.items["settled"].to_numpy(dtype=bool)
+    )
 
 
 def _range(pair: Sequence[float]) -> str:

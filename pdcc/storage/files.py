@@ -6,7 +6,7 @@ import os
 import re
 import socket
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
@@ -37,14 +37,15 @@ HOST = hashlib.sha256("".join(_machine()).encode()).hexdigest()[:8]
 PARTIAL = re.compile(r"\.pdcc-([0-9a-f]{8})-([0-9]+)-.*\.partial")
 
 
-def write_atomic(path: Path, payload: bytes) -> None:
-    """Put ``payload`` at ``path`` so that a reader, or a crash, sees the old file or the new one, never a part."""
+def write_atomic(path: Path, payload: bytes | Iterable[bytes]) -> None:
+    """Put ``payload``, or its parts one after the other, at ``path`` so that a reader, or a crash, sees the old file or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".pdcc-{HOST}-{os.getpid()}-", suffix=".partial")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(payload)
+            for part in [payload] if isinstance(payload, bytes) else payload:
+                file.write(part)
             file.flush()
             os.fsync(file.fileno())
             os.fchmod(file.fileno(), 0o666 & ~_umask())  # temporary files are private; results are not

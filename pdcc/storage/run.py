@@ -169,7 +169,7 @@ def read_data(run: Path, features: Path | None = None, *, same: bool = True) -> 
     path = path if features is None else features
     if same:
         check_features_file(path, digest)
-    X, ids = read_features(path, id_column=id_column)
+    X, ids = read_features(path, id_column=id_column, beside=run)
     stored, meta = load_state(answers)
     optional = ("annotator", "soft", "weight", "random")
     more = {name: stored[name].numpy() if name in stored else None for name in optional}
