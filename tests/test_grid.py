@@ -16,6 +16,7 @@ import pytest
 import test_grid
 from distributed import LocalCluster
 
+from pdcc.cli import main
 from pdcc.criticism.sbc import run_sbc
 from pdcc.errors import PairDataError
 from pdcc.experiments.grid import run_study
@@ -157,3 +158,11 @@ def test_bad_addresses_and_combinations_are_said(monkeypatch, tmp_path):
     with pytest.raises(PairDataError, match=r"pip install 'pdcc\[scale\]'"):
         run_study([Setting(0)], cell, tmp_path / "s.jsonl", dask="tcp://127.0.0.1:1")
     assert not (tmp_path / "s.jsonl").exists()
+
+
+@pytest.mark.parametrize("command", [["simulate", "synthetic", "--size", "1"], ["bench", "quick", "--trials", "1"]])
+def test_the_commands_hand_the_address_on(command, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([*command, "-o", str(tmp_path / "out"), "--dask", "nonsense://x"])
+    assert stopped.value.code == 2
+    assert "dask: expected the address of a running Dask scheduler, found 'nonsense://x'" in capsys.readouterr().err
