@@ -37,7 +37,10 @@ class MemberPairs:
     @classmethod
     def of(cls, each: Sequence[PairTensors]) -> "MemberPairs":
         """Answers about the same items, one set for each member."""
-        weight = [p.in_memory.new_ones(len(p)) if p.weight is None else (p.weight / p.weight.mean()).to(p.in_memory) for p in each]
+        weight = [
+            p.in_memory.new_ones(len(p)) if p.weight is None else (p.weight / p.weight.mean()).to(p.in_memory)
+            for p in each
+        ]
         annotators = [p.annotator for p in each if p.annotator is not None]
         return cls(
             _padded([p.i for p in each]),
