@@ -11,7 +11,7 @@ import typer
 
 from pdcc.cli import fit, diagnose, asking, machines, studies  # isort: skip  (the order of --help)
 from pdcc.cli.app import app, complain, say
-from pdcc.cli.together import joined, n_processes, rank, speaks
+from pdcc.cli.processes import joined, n_processes, rank, speaks
 from pdcc.errors import FirstProcessError, LostProcessError
 from pdcc.label.command import label
 from pdcc.report.command import report

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pdcc.cli.app import say
-from pdcc.cli.together import begun, rank
+from pdcc.cli.processes import begun, rank
 
 if TYPE_CHECKING:
     from pdcc.auto.again import Changes

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pdcc.cli.together import speaks
+from pdcc.cli.processes import speaks
 from pdcc.errors import printable
 
 app = typer.Typer(

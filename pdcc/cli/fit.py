@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from pdcc.cli.app import Features, IdColumn, Run, Seed, app, say
-from pdcc.cli.together import begun, rank
+from pdcc.cli.processes import begun, rank
 
 # Lines of a table that are made at once.
 LINES_AT_ONCE = 100_000
