@@ -189,7 +189,9 @@ def test_the_machine_protocol_on_made_up_features(folder, items, tmp_path, monke
     assert last["annotator_acc"] == acc(noisy.truth[0], noisy.given) < 1
     assert last["held_out"] > 0
     assert f"| {robustness.ANNOTATOR} | 1.000 | {1 - last['annotator_acc']:.3f} (1) |" in out.output
-    assert "ACC against the annotator's own labels" in out.output
+    followed = out.output.partition("ACC against the annotator's own labels")[2].partition("\n\n")[0]
+    assert "Vanilla" in followed
+    assert "**" not in followed  # following is neither good nor bad
     assert "annotator_acc" not in out.output  # a property of the task, not a measure of methods
 
 
@@ -232,5 +234,6 @@ def test_what_noise_costs_is_paired_over_trials():
     assert "| VanillaDCC | 0.500 | **0.050 ± 0.000 (2)** |" in text
     assert f"| {robustness.ANNOTATOR} | 1.000 | 0.300 ± 0.000 (2) |" in text
     assert "lost at 10.9 %" in text
+    assert robustness.ANNOTATOR in text.splitlines()[-1]  # a bar, below the methods
     assert "K-means" not in text
     assert robustness.degradation(records[5:7]) == ""

@@ -51,7 +51,7 @@ class SphericalClusters(nn.Module):
 
 
 def angular_loss(cosine: Tensor, similar: Tensor, omega: float) -> Tensor:
-    """Mean cross entropy (eq. 2 and 3 of its paper) of answers, (b,), with the angle theta of two codes, given by its cosine (b,).
+    """Mean cross entropy of answers, (b,), as the release computes it, with the angle theta of two codes, given by its cosine (b,).
 
     "Similar" has probability (1 + cos theta) / 2; for a pair that was called different it is (1 + cos omega theta) / 2
     up to pi / omega and 0 beyond, where such a pair costs nothing and is left alone.

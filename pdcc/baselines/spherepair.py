@@ -34,11 +34,11 @@ class SpherePair(DeepPairClusterer):
 
     ``SphericalClusters`` has the formulas. An epoch passes over all pairs and all items once; each step adds the loss of a
     batch of pairs and ``reconstruction_weight`` times that of as many parts of the items. The answers are taken as they are: the
-    loss knows no noise. Defaults are the released ones, except:
+    loss knows no noise. Loss and defaults are those of the released code, except:
 
     * the release pretrains longer (layer by layer, then 500 epochs of SGD); pretraining here is that of the other baselines, with
       codes of unit length;
-    * it asks for up to 300 epochs (500 in its code) and stops after the hundredth as soon as the loss is lower than ever before,
+    * it allows 500 epochs (300 in its examples) and stops after the hundredth as soon as the loss is lower than ever before,
       which where losses still fall is at once: 101 epochs.
 
     Ours are the memberships (a sharp softmax of cosines; the method assigns items outright), and that with a given start, or with pairs

@@ -108,7 +108,7 @@ def _lost(data: str, by_method: dict[str, dict[tuple[str, float], dict[tuple[int
                 losses[method, level] = gaps
     means = {at: float(gaps.mean()) for at, gaps in losses.items() if at[0] != ANNOTATOR and "oracle" not in at[0]}
     least = {level: min((v for (_, p), v in means.items() if p == level), default=np.nan) for level in levels}
-    for method, found in by_method.items():
+    for method, found in sorted(by_method.items(), key=lambda item: item[0] == ANNOTATOR):  # that one last
         if (data, 0.0) not in found or not any((method, level) in losses for level in levels):
             continue
         cells = []

@@ -29,6 +29,8 @@ TITLES = {
     "acc": "ACC, seen / unseen", "nmi": "NMI, seen / unseen", "ari": "ARI, seen / unseen", "mse": "membership MSE, seen / unseen",
     "followed": "ACC against the annotator's own labels", "log_loss": "log-loss of held-out answers", "auc": "AUC of held-out answers", "peak_mb": "peak memory, MB",
 }  # fmt: skip
+# Following the annotator is good where it is right.
+NEITHER_GOOD_NOR_BAD = (*COSTS, "followed")
 READ_AS = "Mean ± standard deviation over (trials); the best mean in bold, the second best in italics (on seen items, where there are unseen ones)."
 READ_GAPS = "Differences are means over the trials both finished, ± their standard errors."
 
@@ -121,7 +123,7 @@ def _column(part: pd.DataFrame, base: str) -> dict[str, str]:
             out[method] = f"failed ({row['failed']})"
             continue
         text = _spread(row, digits)
-        if base not in COSTS and len(honest) > 1 and "oracle" not in method and row["mean"] in best:
+        if base not in NEITHER_GOOD_NOR_BAD and len(honest) > 1 and "oracle" not in method and row["mean"] in best:
             text = f"**{text}**" if row["mean"] == best[0] else f"*{text}*"
         text += f" / {_spread(unseen[method], digits)}" if method in unseen else ""
         failed = f", {row['failed']} failed" if row["failed"] else ""
