@@ -275,7 +275,7 @@ def test_the_command_goes_on(made, capsys, tmp_path):
 def test_interrupted_it_resumes_to_the_same_bits(made, capsys, tmp_path, monkeypatch):
     words = ["-q", "fit", "--from", made / "run", "--add", made / "more.csv", "--epochs", 4]
     assert pdcc(*words, "-o", tmp_path / "whole") == 0
-    close = svi._close_epoch
+    close = svi.close_epoch
     monkeypatch.setattr(svi, "CHECKPOINT_SECONDS", 0.0)
 
     def interrupted(run, *rest):
@@ -284,7 +284,7 @@ def test_interrupted_it_resumes_to_the_same_bits(made, capsys, tmp_path, monkeyp
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(svi, "_close_epoch", interrupted)
+        patch.setattr(svi, "close_epoch", interrupted)
         assert pdcc(*words, "-o", tmp_path / "cut") == 130
     assert "--resume" in capsys.readouterr().err
     assert not (tmp_path / "cut" / "run.json").exists()

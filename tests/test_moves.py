@@ -5,9 +5,11 @@ import pytest
 
 from pdcc import VolMaxDCC
 from pdcc.annotators import answer_with_flips, draw_pairs
-from pdcc.auto import search
-from pdcc.auto.initialise import Partitioner, Start, make_start, name_of
+from pdcc.auto.calibration import FOLDS
+from pdcc.auto.initialise import Partitioner, Start, _rearranged, name_of
+from pdcc.auto.signals import cross_validated
 from pdcc.data.pairs import PairData
+from pdcc.data.splits import folds as folds_of
 from pdcc.metrics import acc
 
 K = 5
@@ -59,22 +61,50 @@ def test_an_empty_cluster_and_one_of_a_single_item_are_no_trouble():
     assert acc(y, partitioner(data).rearranged(labels, data)) > acc(y, labels)
 
 
-def test_the_fit_compares_the_rearranged_start_by_answers_about_new_items(monkeypatch):
+def started(data: PairData, labels: np.ndarray) -> tuple[Start, list[tuple[PairData, PairData]]]:
+    """A start with these labels, whatever the answers of a fold, and the folds it was compared by."""
+    folds = folds_of(data, FOLDS, 0)
+    nll = cross_validated([labels] * len(folds), folds)
+    row = {"setting": "plain K-means", "nll": float(nll.mean()), "behind_best": 0.0, "standard_error": 0.0}
+    return Start("plain", labels, labels, nll, True, (row,)), folds
+
+
+def test_a_start_is_rearranged_where_folds_do_not_contradict():
     data, y = problem(2)
+    start, folds = started(data, wrong_optimum(y, data))
+    found = _rearranged(partitioner(data), start, data, folds, [start.labels] * len(folds))
+    assert (found.kind, found.name) == ("plain, rearranged", "plain K-means, rearranged")
+    assert acc(y, found.labels) > 0.97
+    assert found.nll is not None and start.nll is not None and found.nll.mean() < start.nll.mean()
+    assert [row["setting"] for row in found.table] == ["plain K-means", "plain K-means, rearranged"]
 
-    def poor(way: Partitioner, init: str, shown: PairData) -> Start:
-        found = make_start(way, init, shown)
-        return Start("plain", wrong_optimum(y, data), found.plain, found.nll, found.told, found.table)
 
-    monkeypatch.setattr(search, "make_start", poor)
-    est = VolMaxDCC(K, hidden=(16,), random_state=0, progress=False).fit_data(data)
-    assert est.report_.start_kind == "plain, rearranged"
-    assert "plain K-means, rearranged" in est.report_.start
-    assert {row["setting"] for row in est.report_.compared} >= {
-        "standard scale, plain K-means",
-        "standard scale, plain K-means, rearranged",
-    }
-    assert acc(y, est.labels_) > 0.95
+def test_folds_have_a_veto(monkeypatch):
+    data, y = problem(2)
+    start, folds = started(data, y)
+    chance = np.random.default_rng(0).permutation(y)
+    monkeypatch.setattr(Partitioner, "rearranged", lambda self, labels, pairs: chance)
+    found = _rearranged(partitioner(data), start, data, folds, [y] * len(folds))
+    assert found.kind == "plain"
+    np.testing.assert_array_equal(found.labels, y)
+    assert found.table[-1]["behind_best"] > found.table[-1]["standard_error"]
+
+
+def test_a_fit_sets_out_from_it_and_says_so():
+    """Stretched clusters beside columns of noise, where K-means joins two classes and cuts a third."""
+    rng = np.random.default_rng(14)
+    y = rng.integers(K, size=300)
+    columns = (np.array([9, 16, 28, 62, 14]), np.array([20, 70, 60, 35, 180]), np.array([3.4, 3.8, 4.1, 4.6, 3.5]))
+    X = np.column_stack(
+        [c[y] * np.exp(0.2 * rng.normal(size=300)) for c in columns] + [np.eye(4)[rng.integers(4, size=300)]]
+    )
+    pairs = draw_pairs(300, 900, rng)
+    answers = answer_with_flips(y, pairs, 0.1, rng)
+    est = VolMaxDCC(K, hidden=(32,), random_state=0, progress=False).fit(X, pairs, answers.similar)
+    compared = [row["setting"] for row in est.report_.compared]
+    assert any(setting.endswith("rearranged") for setting in compared)
+    assert est.report_.start_kind is not None
+    assert est.report_.start.endswith("rearranged") == est.report_.start_kind.endswith("rearranged")
 
 
 def test_kinds_of_start_are_made_again_by_name():

@@ -10,7 +10,7 @@ import pytest
 from helpers import make_blobs, pdcc
 
 from pdcc import VolMaxDCC
-from pdcc.cli import together
+from pdcc.cli import processes
 from pdcc.cli.app import complain, say
 from pdcc.errors import LostProcessError
 
@@ -90,10 +90,10 @@ def test_one_process_says_what_came_of_it_and_one_per_machine_what_went_wrong(mo
 
 
 def test_without_a_launcher_there_is_one_process(monkeypatch):
-    for name in together.TOLD:
+    for name in processes.TOLD:
         monkeypatch.delenv(name, raising=False)
-    assert (together.n_processes(), together.rank()) == (1, 0)
+    assert (processes.n_processes(), processes.rank()) == (1, 0)
     told(monkeypatch, 1)
-    assert (together.n_processes(), together.rank()) == (2, 1)
+    assert (processes.n_processes(), processes.rank()) == (2, 1)
     monkeypatch.delenv("MASTER_ADDR")
-    assert (together.n_processes(), together.rank()) == (1, 0)
+    assert (processes.n_processes(), processes.rank()) == (1, 0)

@@ -23,7 +23,7 @@ from pdcc.auto.large import Scaled, as_rows, blocks, components, constrained, cr
 from pdcc.auto.mixture import mixture
 from pdcc.auto.moves import rearranged
 from pdcc.auto.rules import Rows, choose, within_reach
-from pdcc.auto.signals import answer_counts, constant_nll, cross_validated, evidence
+from pdcc.auto.signals import answer_counts, constant_nll, cross_validated, evidence, standard_error
 from pdcc.data.degrees import counts, degree
 from pdcc.data.pairs import PairData
 from pdcc.data.sampling import drawn_answers, renumbered
@@ -246,15 +246,6 @@ class Start:
         """For people."""
         return name_of(self.kind)
 
-    def rearranged(self, way: "Partitioner", shown: PairData) -> "Start | None":
-        """The same with clusters cut and joined as answers say, or None where they say nothing of the kind."""
-        if len(way.X) > enough(way.X):  # every move would label all items again
-            return None
-        labels = way.rearranged(self.labels, shown)
-        return (
-            None if (labels == self.labels).all() else replace(self, kind=f"{self.kind}, {REARRANGED}", labels=labels)
-        )
-
     def unguided(self) -> "Start":
         """Plain K-means in its place."""
         return replace(self, kind="plain", labels=self.plain)
@@ -299,7 +290,28 @@ def make_start(way: Partitioner, init: str, shown: PairData) -> Start:
     constant = np.concatenate([constant_nll(*fold) for fold in folds])
     told = not within_reach([nll[choice.index], constant], CLEARLY)[1]
     labels = final[kind] if part is way else way.make(kind, shown)
-    return Start(kind, labels, way.unmoved, nll[choice.index], told, choice.table)
+    start = Start(kind, labels, way.unmoved, nll[choice.index], told, choice.table)
+    # Every move labels all items again: not where they are many.
+    return _rearranged(way, start, shown, folds, [labels[kind] for labels in made]) if part is way else start
+
+
+def _rearranged(
+    way: Partitioner, start: Start, shown: PairData, folds: list[tuple[PairData, PairData]], made: list[Ints]
+) -> Start:
+    """The start with clusters cut and joined as all answers say, unless that, done in each fold, predicts the answers left out worse, by a standard error.
+
+    made: for each fold, the labels (N,) that the start makes of its answers.
+    """
+    labels = way.rearranged(start.labels, shown)
+    if start.nll is None or (labels == start.labels).all():
+        return start
+    nll = cross_validated([way.rearranged(old, fold[0]) for old, fold in zip(made, folds, strict=True)], folds)
+    gain, kind = start.nll - nll, f"{start.kind}, {REARRANGED}"
+    error = standard_error(gain, None)
+    behind = float(nll.mean()) - min(row["nll"] for row in start.table)
+    row = {"setting": name_of(kind), "nll": float(nll.mean()), "behind_best": behind, "standard_error": error}
+    start = replace(start, table=(*start.table, row))
+    return replace(start, kind=kind, labels=labels, nll=nll) if gain.mean() >= -error else start
 
 
 def make_ways(

@@ -21,19 +21,12 @@ BLOCK = 2**17
 
 
 def mixture(
-    Z: Floats,
-    labels: Ints,
-    n_clusters: int,
-    pairs: PairData,
-    *,
-    own_shapes: bool,
-    rng: np.random.Generator,
-    rounds: int = ROUNDS,
+    Z: Floats, labels: Ints, n_clusters: int, pairs: PairData, *, own_shapes: bool, rng: np.random.Generator
 ) -> Ints:
     """Labels (N,) of items at ``Z`` (N, p) by the fitted mixture alone: an item's own answers shape the clusters, never its label.
 
     One covariance for all clusters, or with ``own_shapes`` one for each. Covariances are drawn to the common one, and that to
-    the one of all items, by as many items as there are dimensions. rounds: of EM, at most.
+    the one of all items, by as many items as there are dimensions.
     """
     rows, i, j, said = _some(pairs, len(Z), rng)
     some = Z[rows].astype(np.float64)
@@ -42,7 +35,7 @@ def mixture(
     R[np.arange(len(some)), labels[rows]] += 0.9
     same, different = (_links(i, j, how_much, len(some)) for how_much in said)
     with one_core():
-        for _ in range(rounds):
+        for _ in range(ROUNDS):
             clusters = _clusters(some, R, whole, own_shapes)
             by_features = _log_joint(some, clusters)
             within, across = _rates((R[i] * R[j]).sum(axis=1), said)

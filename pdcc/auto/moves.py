@@ -10,14 +10,14 @@ import numpy as np
 from scipy.special import betaln
 
 from pdcc.arrays import Floats, Ints
-from pdcc.auto.mixture import ROUNDS, mixture
+from pdcc.auto.mixture import mixture
 from pdcc.auto.signals import answer_counts, evidence
 from pdcc.data.pairs import PairData
 from pdcc.exclusive import one_core
 from pdcc.partition.kmeans import kmeans
 
-# Tries of the K-means that cuts a cluster, and rounds of EM after which moves are compared.
-TRIES, FIRST_ROUNDS = 3, 5
+# Tries of the K-means that cuts a cluster, and clusters that are cut, one at a time, before the best cut is taken.
+TRIES, CUT = 3, 3
 
 
 def rearranged(labels: Ints, Z: Floats, space: Floats, n_clusters: int, pairs: PairData, seed: int) -> Ints:
@@ -29,26 +29,21 @@ def rearranged(labels: Ints, Z: Floats, space: Floats, n_clusters: int, pairs: P
     likely = evidence(labels, pairs)
     with one_core():
         for _ in range(n_clusters):
-            moves = [
-                (evidence(found, pairs), number, start, own, found)
-                for number, start in enumerate(_moves(labels, space, n_clusters, pairs, seed))
-                for own in (None, False, True)
-                for found in _settled(start, own, Z, n_clusters, pairs, seed, FIRST_ROUNDS)
-            ]
-            if not moves:
+            starts = _moves(labels, space, n_clusters, pairs, seed)
+            moves = [found for start in starts for found in _settled(start, Z, n_clusters, pairs, seed)]
+            gains = [evidence(found, pairs) - likely for found in moves]
+            if not moves or max(gains) <= np.log(len(moves)):
                 break
-            best, _, start, own, found = max(moves, key=lambda move: move[:2])
-            for longer in _settled(start, own, Z, n_clusters, pairs, seed, ROUNDS):
-                best, found = max((best, found), (evidence(longer, pairs), longer), key=lambda move: move[0])
-            if best - likely <= np.log(len(moves)):
-                break
-            labels, likely = found, best
+            best = int(np.argmax(gains))
+            labels, likely = moves[best], likely + gains[best]
     return labels
 
 
 def _moves(labels: Ints, space: Floats, K: int, pairs: PairData, seed: int) -> Iterator[Ints]:
-    """For every cluster, labels (N,) with that one cut in two and the two others joined that answers most say belong together."""
-    for cluster in range(K):
+    """For each cluster that answers contradict most, labels (N,) with it cut in two and the two others joined that answers most say belong together."""
+    similar, different = np.diagonal(answer_counts(labels, K, pairs), axis1=1, axis2=2)
+    expected = (similar + different) * different.sum() / max(similar.sum() + different.sum(), 1.0)
+    for cluster in np.argsort(expected - different, kind="stable")[:CUT]:
         rows = np.flatnonzero(labels == cluster)
         if len(rows) < 2:
             continue
@@ -66,12 +61,7 @@ def _moves(labels: Ints, space: Floats, K: int, pairs: PairData, seed: int) -> I
         yield cut
 
 
-def _settled(
-    start: Ints, own_shapes: bool | None, Z: Floats, K: int, pairs: PairData, seed: int, rounds: int
-) -> list[Ints]:
-    """The labels that a mixture makes of ``start``, or itself for None; none where a cluster ends empty."""
-    if own_shapes is None:
-        return [start]
-    rng = np.random.default_rng(seed)
-    found = mixture(Z, start, K, pairs, own_shapes=own_shapes, rng=rng, rounds=rounds)
-    return [found] if len(np.unique(found)) == K else []
+def _settled(start: Ints, Z: Floats, K: int, pairs: PairData, seed: int) -> list[Ints]:
+    """Labels (N,) as they are, and as mixtures of either kind that set out from them make them, but for those that leave a cluster empty."""
+    mixed = [mixture(Z, start, K, pairs, own_shapes=own, rng=np.random.default_rng(seed)) for own in (False, True)]
+    return [start, *(found for found in mixed if len(np.unique(found)) == K)]

@@ -114,9 +114,6 @@ def prepare(data: PairData, config: TrainConfig, device: torch.device, own: OwnP
             start = None if config.init == "random" else make_start(way, config.init, shown)
             x = as_items(way.X, scaler.scaled(data.features.shape[1:])).to(device)
             routes.append(Route(scaler, x, start))
-            moved = start.rearranged(way, shown) if start is not None and config.init == "pairs" and folds else None
-            if moved is not None:
-                routes.append(Route(scaler, x, moved))
             if start is not None:
                 scale = scale_name(scaler.kind)
                 rows += tuple(row | {"setting": f"{scale}, {row['setting']}"} for row in start.table)
