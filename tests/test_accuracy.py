@@ -62,6 +62,7 @@ def test_known_accuracies_are_found():
     assert np.mean(np.abs(z) < 1.645) > 0.9 - 3 * np.sqrt(0.9 * 0.1 / len(z))
 
 
+@pytest.mark.slow
 def test_independent_answers_are_not_called_dependent_and_labels_in_mind_are():
     null, power = [], []
     for seed in range(7):
@@ -196,7 +197,7 @@ def test_an_estimate_holds_its_value():
     assert str(Estimate(0.79, 0.84, 0.88)) == "84 % (79-88)"
 
 
-@pytest.mark.parametrize("kind", ["flips", "mind", "too few", "coin"])
+@pytest.mark.parametrize("kind", ["flips", pytest.param("mind", marks=pytest.mark.slow), "too few", "coin"])
 def test_a_fit_end_to_end(kind):
     """Blobs: the interval holds the truth with independent errors; there is no claim for labels in mind, a handful of answers, or a coin's."""
     blobs = make_blobs(n=150, n_pairs=900, flip=0.1, seed=3)

@@ -189,6 +189,7 @@ def quick(monkeypatch):
     monkeypatch.delenv("PDCC_DATA", raising=False)
 
 
+@pytest.mark.slow
 def test_the_bank_runs_and_reports_what_it_ran(quick, tmp_path):
     args = ["bench", "bank", "-o", str(tmp_path), "--only", "iris", "--only", "1", "--only", "clean", "--only", "eight"]
     out = CliRunner().invoke(app, [*args, "--trials", "1"])

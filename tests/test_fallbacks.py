@@ -22,6 +22,7 @@ def in_mind(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return blobs.X, blobs.y, pairs, mind[pairs[:, 0]] == mind[pairs[:, 1]]
 
 
+@pytest.mark.slow
 def test_labels_in_mind_are_not_learned_by_heart():
     """Held-out answers about known items applaud a net that knows the wrong labels by heart; answers about new items do not."""
     right, lost = [], []

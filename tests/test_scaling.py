@@ -39,6 +39,7 @@ def test_each_column_may_have_its_own_units(units):
     np.testing.assert_allclose(Scaler.fit(X, "standard")(X), Scaler.fit(other, "standard")(other), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_fit_does_not_depend_on_units():
     """Same choices and labels for X, X in other units, and X far from 0; for powers of two the same bits."""
     blobs = make_blobs(n=150, n_pairs=600, flip=0.1, seed=3)
