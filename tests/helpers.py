@@ -1,5 +1,7 @@
 """Shared by tests: small problems with known answers, and checks that several files make."""
 
+import os
+import subprocess
 import warnings
 from dataclasses import dataclass
 
@@ -160,3 +162,12 @@ def pdcc(*arguments):
     with pytest.raises(SystemExit) as stop:
         main([str(a) for a in arguments])
     return int(stop.value.code or 0)
+
+
+def run(*command, cwd) -> str:
+    """What a command says; on one thread, since the tests themselves run side by side."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    words = [str(c) for c in command]
+    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout

@@ -1,25 +1,15 @@
 """The project as a stranger finds it: tables as they were measured, benchmarks that explain themselves."""
 
-import os
 import re
 import runpy
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from helpers import run
 
 ROOT = Path(__file__).parent.parent
-
-
-def run(*command, cwd) -> str:
-    """What a command says; on one thread, since the tests themselves run side by side."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    words = [str(c) for c in command]
-    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_every_room_is_installed():

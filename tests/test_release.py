@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 import sysconfig
 import tarfile
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from helpers import run
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -49,15 +49,6 @@ right = max(np.mean(est.labels_ == y), np.mean(est.labels_ != y))
 where = {name: sys.modules[name].__file__ for name in ("pdcc", "pdcc.models", "pdcc.inference")}
 print(json.dumps({"where": where, "modules": len(names), "right": right, "version": pdcc.__version__}))
 """
-
-
-def run(*command, cwd) -> str:
-    """What a command says; on one thread, since the tests themselves run side by side."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    words = [str(c) for c in command]
-    done = subprocess.run(words, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ START_ANSWERS = 100_000  # starts are made from, and compared by, at most this m
 CONSTRAINED_ITEMS = 20_000  # K-means that pays for broken answers is run on at most about this many items
 COMPONENTS = 4  # principal components of the discriminant embedding, as a multiple of K
 PARTS = 4  # parts that K-means makes for each cluster, before answers group them
+CUT = 3  # clusters, those that answers contradict most, that are cut in turn before the best cut is taken
 BLEND = 0.5  # share of the discriminant coordinates in the embedding
 FOLDS = 3  # of the answers, to compare partitions by
 SHRINK = 100.0  # answers by which the rate between two clusters is shrunk to the pooled rate

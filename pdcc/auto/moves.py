@@ -10,14 +10,15 @@ import numpy as np
 from scipy.special import betaln
 
 from pdcc.arrays import Floats, Ints
+from pdcc.auto.calibration import CUT
 from pdcc.auto.mixture import mixture
 from pdcc.auto.signals import answer_counts, evidence
 from pdcc.data.pairs import PairData
 from pdcc.exclusive import one_core
 from pdcc.partition.kmeans import kmeans
 
-# Tries of the K-means that cuts a cluster, and clusters that are cut, one at a time, before the best cut is taken.
-TRIES, CUT = 3, 3
+# Tries of the K-means that cuts a cluster.
+TRIES = 3
 
 
 def rearranged(labels: Ints, Z: Floats, space: Floats, n_clusters: int, pairs: PairData, seed: int) -> Ints:
