@@ -4,6 +4,8 @@ z_i | c_i = k ~ Normal(mean_k, covariance_k), and an answer is "same" with one r
 mean-field EM from given labels. Affine changes of the features change nothing but rounding: the metric is learned, not given.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
@@ -16,8 +18,10 @@ from pdcc.rows import blocks_of
 
 # Rounds of EM, rounds of messages between answered items in each, and the mean change of a membership that ends it.
 ROUNDS, MESSAGES, SETTLED = 25, 3, 1e-3
+# A membership that counts for nothing in a cluster's shape.
+NOBODY = 1e-6
 # Items that are labelled at once.
-BLOCK = 2**17
+BLOCK = 2**13
 
 
 def mixture(
@@ -30,6 +34,9 @@ def mixture(
     """
     rows, i, j, said = _some(pairs, len(Z), rng)
     some = Z[rows].astype(np.float64)
+    unit = some.std(axis=0)
+    unit[unit == 0] = 1.0
+    some /= unit
     whole = np.cov(some.T, bias=True).reshape(Z.shape[1], -1)
     R = np.full((len(some), n_clusters), 0.1 / n_clusters)
     R[np.arange(len(some)), labels[rows]] += 0.9
@@ -37,7 +44,7 @@ def mixture(
     with one_core():
         for _ in range(ROUNDS):
             clusters = _clusters(some, R, whole, own_shapes)
-            by_features = _log_joint(some, clusters)
+            by_features = clusters.log_joint(some)
             within, across = _rates((R[i] * R[j]).sum(axis=1), said)
             if within <= across:  # answers say nothing, or less
                 within = across
@@ -47,44 +54,49 @@ def mixture(
                 R = (R + _softmax(by_features + by_same * (same @ R) + by_different * (different @ R))) / 2
             if np.abs(R - before).mean() < SETTLED / n_clusters:
                 break
-        found = (_log_joint(part.astype(np.float64), clusters).argmax(axis=1) for part in blocks_of(Z, BLOCK))
+        found = (clusters.log_joint(part.astype(np.float64) / unit).argmax(axis=1) for part in blocks_of(Z, BLOCK))
         return np.concatenate(list(found))
 
 
-# log p(k) less half the log-determinant, the mean (p,), what makes it round (p, p).
-Cluster = tuple[float, Float64, Float64]
+@dataclass(frozen=True)
+class Clusters:
+    """constant (K,): log p(k) less half the log-determinant. means (K, p). whiteners (K, p, p), or one for all, (p, p): what makes a cluster round."""
+
+    constant: Float64
+    means: Float64
+    whiteners: Float64
+
+    def log_joint(self, Z: Float64) -> Float64:
+        """log p(k) + log p(z | k) of items at ``Z`` (N, p), (N, K), up to a constant of each item."""
+        if self.whiteners.ndim == 2:  # z's own square is the same for all clusters
+            round_means = self.means @ self.whiteners
+            return Z @ (self.whiteners @ round_means.T) + self.constant - 0.5 * (round_means**2).sum(axis=1)
+        # Items of unit deviation, and squares of differences: single precision loses nothing but their last digits.
+        K, p = self.means.shape
+        side_by_side = self.whiteners.transpose(1, 0, 2).reshape(p, K * p).astype(np.float32)
+        white = Z.astype(np.float32) @ side_by_side
+        white -= np.einsum("kp,kpq->kq", self.means, self.whiteners).reshape(K * p).astype(np.float32)
+        white *= white
+        return self.constant - 0.5 * (white.reshape(-1, p) @ np.ones(p, np.float32)).reshape(-1, K)
 
 
-def _clusters(Z: Float64, R: Float64, whole: Float64, own_shapes: bool) -> list[Cluster]:
+def _clusters(Z: Float64, R: Float64, whole: Float64, own_shapes: bool) -> Clusters:
     """What memberships ``R`` (N, K) say of each cluster."""
     n_items, p = Z.shape
     n = R.sum(axis=0) + np.finfo(np.float64).tiny
     means = (R.T @ Z) / n[:, None]
     common = (Z.T @ Z - (means.T * n) @ means + p * whole) / (n_items + p)
-    whitener, half = _whitening(common)
-    found = []
-    for k, mean in enumerate(means):
-        if own_shapes:
-            second = (Z * R[:, k, None]).T @ Z - n[k] * np.outer(mean, mean)
-            whitener, half = _whitening((second + p * common) / (n[k] + p))
-        found.append((float(np.log((n[k] + 1) / (n_items + len(n)))) - half, mean, whitener))
-    return found
-
-
-def _log_joint(Z: Float64, clusters: list[Cluster]) -> Float64:
-    """log p(k) + log p(z | k), (N, K), up to a constant."""
-    density, last, white = np.empty((len(Z), len(clusters))), None, Z
-    for k, (constant, mean, whitener) in enumerate(clusters):
-        if whitener is not last:  # one shape is applied once
-            last, white = whitener, Z @ whitener
-        density[:, k] = constant - 0.5 * ((white - mean @ whitener) ** 2).sum(axis=1)
-    return density
-
-
-def _whitening(covariance: Float64) -> tuple[Float64, float]:
-    """The matrix (p, p) that makes it the identity, and half its log-determinant."""
-    factor = np.linalg.cholesky(covariance)
-    return np.linalg.inv(factor).T, float(np.log(np.diag(factor)).sum())
+    shapes = [common]
+    if own_shapes:
+        shapes = []
+        for k, mean in enumerate(means):
+            some = np.flatnonzero(R[:, k] > NOBODY)
+            centred = Z[some] - mean
+            shapes.append(((centred * R[some, k, None]).T @ centred + p * common) / (n[k] + p))
+    factors = np.linalg.cholesky(np.stack(shapes))
+    whiteners = np.linalg.inv(factors).transpose(0, 2, 1)
+    half = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
+    return Clusters(np.log((n + 1) / (n_items + len(n))) - half, means, whiteners if own_shapes else whiteners[0])
 
 
 def _rates(together: Float64, said: Float64) -> tuple[float, float]:
