@@ -14,8 +14,9 @@ from pdcc.models.modules import seeded
 from pdcc.training import OWN, OwnParts, Specification, TrainConfig, Trainer, Trial, first_net, make_net
 
 # Nets of fewer weights are trained at once: ten of them, of up to 6,200 weights, took a third of the time or less, of 12,000 about half
-# (benchmarks/ensemble.py, docs/results.md). Wider ones gain little, and would need their activations many times over.
-SMALL = 8_000
+# (benchmarks/ensemble.py, docs/results.md), and three of 9,000 to 38,000 half to five sixths. Wider ones gain little, and would need their
+# activations many times over.
+SMALL = 50_000
 
 
 @dataclass(frozen=True)

@@ -252,8 +252,9 @@ def _plan(run: Runner, at: Preparation, options: list[Specification]) -> Plan:
 
     def compared(route: Route, spec: Specification) -> tuple[Float64, int]:
         plan = replace(plain, route=route, spec=spec)
+        names = (f"{route.name}, fold {k + 1}" for k in range(len(at.folds)))
         return _pooled(
-            [run.train(plan, *fold, f"{route.name}, fold {k + 1}", comparing=True) for k, fold in enumerate(at.folds)]
+            train_all([run.job(plan, *fold, name, comparing=True) for fold, name in zip(at.folds, names, strict=True)])
         )
 
     found = [compared(route, options[0]) for route in at.routes]
