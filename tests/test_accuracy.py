@@ -15,6 +15,7 @@ from pdcc.accuracy.trusted import Trusted, matched, read_trusted, with_trusted
 from pdcc.annotators import answer_by_labels, answer_with_flips, draw_pairs, mistaken_labels
 from pdcc.auto.signals import mixed_clusters
 from pdcc.errors import PairDataError
+from pdcc.validation import LARGEST_SEED
 
 N, K = 900, 4
 
@@ -259,3 +260,15 @@ def test_a_cluster_that_answers_contradict_is_named():
     assert [one.partner for one in mixed_clusters(cut, data, 4)] == [3]
     assert mixed_clusters(truth, data, 4) == ()
     assert mixed_clusters(np.zeros(120, dtype=int), data, 1) == ()  # nothing to compare with
+
+
+def test_the_largest_seed_works_everywhere():
+    """Seeds made from seeds must stay among those that K-means takes."""
+    blobs = make_blobs(n=60, n_pairs=240, seed=0)
+    given = blobs.X, blobs.answers.pairs, blobs.answers.similar
+    est = VolMaxDCC(3, hidden=(8,), epochs=2, confusion="rates", volume=0.0, n_init=2, random_state=LARGEST_SEED)
+    est.fit(*given)
+    assert est.report_.start_kind is not None  # made by Partitioner, whose seeds were too large
+    est.diagnose(*given, quick=True, random_state=LARGEST_SEED)
+    assert len(est.suggest_pairs(blobs.X, n=3, random_state=LARGEST_SEED)) == 3
+    assert len(est.audit_answers(*given, random_state=LARGEST_SEED)) == 240

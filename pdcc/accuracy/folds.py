@@ -19,9 +19,15 @@ from pdcc.inference.rows import Items
 from pdcc.metrics import align
 from pdcc.together import Job, first_nets, train_all
 from pdcc.training import Trainer, Trial, tensors
+from pdcc.validation import LARGEST_SEED
 
 # Keeps the seeds of these fits apart from those of the fit, its restarts and its refits.
 AGAIN = 224_737
+
+
+def seed_again(fitted: Fitted, seed: int) -> int:
+    """The first seed of fits made again under ``seed``."""
+    return (fitted.config.seed + AGAIN * (seed + 1)) % LARGEST_SEED
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ def fold_fits(
         total=sum(len(parts) for _, parts, _ in plans), desc="fold fits", disable=not progress, leave=False
     ) as bar:
         for share, parts, judged_by in plans:
-            each, first = [], fitted.config.seed + AGAIN * (seed + 1)
+            each, first = [], seed_again(fitted, seed)
             shown, seeds = [known.subset(part) for part in parts], [first + v for v in range(len(parts))]
             for trial in fit_again(fitted, x, shown, seeds, "fold fit", bar.update):
                 F = memberships(trial.model, x).double().cpu().numpy()

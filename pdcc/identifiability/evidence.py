@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from pdcc.accuracy.folds import AGAIN, fit_again
+from pdcc.accuracy.folds import fit_again, seed_again
 from pdcc.arrays import Bools, Float32, Float64
 from pdcc.data.degrees import weighed
 from pdcc.data.pairs import PairData
@@ -116,7 +116,7 @@ def _restarts(
 
     own = terms(x.new_tensor(point), fitted.pair_agreement(pairs))
     others, found = [], []
-    seeds = [fitted.config.seed + AGAIN * (seed + 1) + RESTARTS + k for k in range(n)]
+    seeds = [seed_again(fitted, seed) + RESTARTS + k for k in range(n)]
     with tqdm(total=n, desc="restarts", disable=not progress, leave=False) as bar:
         trials = fit_again(fitted, x, [shown] * n, seeds, "restart", bar.update)
     for trial in trials:
