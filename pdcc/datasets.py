@@ -118,6 +118,8 @@ def _archive(name: str) -> dict[str, NDArray[Any]]:
 
 
 SKLEARN_TABLES, ARCHIVED_TABLES = ("wine", "breast_cancer", "iris"), ("satellite", "vowel", "dna")
+# What PDCC_DATA may hold.
+ARCHIVES = tuple(f"{name}.npz" for name in ("cifar10n", "labelme", "dwug_bar_nn", "dwug_plane_nn", *ARCHIVED_TABLES))
 
 
 def table(name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:

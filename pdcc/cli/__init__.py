@@ -1,4 +1,4 @@
-"""The command line: pdcc demo, fit, predict, diagnose, suggest, audit, annotators, ask, label, report, simulate, bench. A command lives in a module that is imported here."""
+"""The command line: pdcc demo, fit, predict, diagnose, suggest, audit, annotators, ask, label, report, simulate, bench, doctor. A command lives in a module that is imported here."""
 
 import contextlib
 import errno
@@ -9,14 +9,14 @@ from typing import Any
 
 import typer
 
-from pdcc.cli import fit, diagnose, asking, machines, studies  # isort: skip  (the order of --help)
+from pdcc.cli import fit, diagnose, asking, machines, studies, doctor  # isort: skip  (the order of --help)
 from pdcc.cli.app import app, complain, say
 from pdcc.cli.processes import joined, n_processes, rank, speaks
 from pdcc.errors import FirstProcessError, LostProcessError
 from pdcc.label.command import label
 from pdcc.report.command import report
 
-__all__ = ["app", "asking", "diagnose", "fit", "machines", "main", "say", "studies"]
+__all__ = ["app", "asking", "diagnose", "doctor", "fit", "machines", "main", "say", "studies"]
 
 app.command()(label)
 app.command()(report)
