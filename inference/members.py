@@ -110,22 +110,25 @@ class MemberStack(Stack):
         touched = torch.zeros(R, len(x), dtype=torch.bool, device=x.device)
         for seen, own in zip(touched, pairs, strict=True):
             seen[own.i] = seen[own.j] = True
-        rows = touched.any(0).nonzero().squeeze(1)
-        place = torch.zeros(len(x), dtype=torch.long, device=x.device)
-        place[rows] = torch.arange(len(rows), device=x.device)
-        widest = max(w.shape[-1] for w, _ in self.layers)
-        chunks = x[rows].split(max(1, CHUNK // (R * widest)))
-        F = torch.cat([torch.softmax(scores(self.layers, part), -1) for part in chunks], dim=1)
+        # Each member's own items, (R, n), the first of them again where it has fewer; and where an item stands among them.
+        rows, place, count = (
+            _padded([seen.nonzero().squeeze(1) for seen in touched]),
+            touched.cumsum(1) - 1,
+            touched.sum(1),
+        )
+        n, widest = rows.shape[1], max(max(w.shape[-2:]) for w, _ in self.layers)
+        parts = rows.split(max(1, CHUNK // (R * widest)), dim=1)
+        F = torch.cat([torch.softmax(scores(self.layers, x[part]), -1) for part in parts], dim=1)
         member, total = torch.arange(R, device=x.device)[:, None], x.new_zeros(R)
         for columns in torch.arange(a.i.shape[1], device=x.device).split(max(1, CHUNK // (R * K * K))):
-            i, j = place[a.i[:, columns]], place[a.j[:, columns]]
+            i, j = place.gather(1, a.i[:, columns]), place.gather(1, a.j[:, columns])
             annotator = None if a.annotator is None else a.annotator[:, columns]
             nll = answer_nll(self.answer_logits(F[member, i], F[member, j], annotator), a.similar[:, columns])
             total = total + (nll * a.weight[:, columns]).sum(1)
         nll = total / x.new_tensor([len(p) for p in pairs])
-        count = touched.sum(1)
-        counted = F * (touched[:, rows] * (len(rows) / count.double())[:, None].sqrt()).to(F)[..., None]
-        gram = counted.double().mT @ counted.double() / len(rows)
+        share = (torch.arange(n, device=x.device) < count[:, None]) * (n / count.double())[:, None]
+        counted = F * share.sqrt().to(F)[..., None]
+        gram = counted.double().mT @ counted.double() / n
         smallest = torch.linalg.eigvalsh(torch.nan_to_num(gram))[:, 0]
         values = torch.stack([nll.double(), log_volume(counted), smallest, count.double()], dim=1).tolist()
         return [Probe(n, v, low if c >= K else math.inf) for n, v, low, c in values]

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pdcc import check_ssc
+from pdcc import VolMaxDCC, check_ssc, datasets, metrics
 from pdcc.annotators import draw_pairs
 from pdcc.cli import main
 from pdcc.experiments import identifiability_bank, synthetic
@@ -134,11 +134,12 @@ def test_the_paper_study_from_the_shell(tmp_path, monkeypatch, capsys):
             main(["simulate", "synthetic", "-o", str(tmp_path), "--size", "2"])
         assert stop.value.code == 0
     table = pd.read_csv(tmp_path / "synthetic.csv")
-    cells = [(m, n, s) for s in (0, 1) for n in (200, 400) for m in synthetic.METHODS]
+    cells = [(m, n, (0, 1)) for n in (200, 400) for m in synthetic.METHODS]
     assert ran == cells
-    assert list(zip(table["method"], table["pairs"], table["seed"], strict=True)) == cells
-    again = whole(cells[3])
-    assert table.iloc[3][["seen", "unseen"]].tolist() == pytest.approx([again["seen"], again["unseen"]])
+    trials = [(m, n, s) for m, n, seeds in cells for s in seeds]
+    assert list(zip(table["method"], table["pairs"], table["seed"], strict=True)) == trials
+    again = whole(cells[3])["trials"][1]
+    assert table.iloc[7][["seen", "unseen"]].tolist() == pytest.approx([again["seen"], again["unseen"]])
     for figure in ("clean", "noisy"):
         assert (tmp_path / f"synthetic-{figure}.png").read_bytes().startswith(b"\x89PNG")
     middle = table[(table["method"] == "clean: Vanilla") & (table["pairs"] == 200)]["seen"].median()
@@ -148,7 +149,8 @@ def test_the_paper_study_from_the_shell(tmp_path, monkeypatch, capsys):
 
 def test_either_figure_has_its_own_number_of_trials(tmp_path, monkeypatch):
     def quick(cell):
-        return dict(zip(("method", "pairs", "seed"), cell, strict=True)) | {"seen": 0.1, "unseen": 0.2}
+        method, pairs, seeds = cell
+        return {"method": method, "pairs": pairs, "trials": [{"seed": s, "seen": 0.1, "unseen": 0.2} for s in seeds]}
 
     monkeypatch.setattr(synthetic, "run_cell", quick)
     table = synthetic.run_study(tmp_path, trials={"clean": 1, "noisy": 3}, seed=4, pairs=(10, 20))
@@ -157,6 +159,24 @@ def test_either_figure_has_its_own_number_of_trials(tmp_path, monkeypatch):
     assert sorted(set(table[~clean]["seed"])) == [4, 5, 6]
     assert set(synthetic.medians(table)["seeds"]) == {1, 3}
     assert set(table[~clean]["method"]) == set(synthetic.METHODS) - {"clean: Vanilla"}
+    ran = []
+    monkeypatch.setattr(synthetic, "run_cell", lambda cell: ran.append(cell) or quick(cell))
+    synthetic.run_study(tmp_path, trials={"clean": 2, "noisy": 3}, seed=4, pairs=(10, 20))
+    assert ran == [("clean: Vanilla", 10, (5,)), ("clean: Vanilla", 20, (5,))]  # only what is not on record
+
+
+def test_trials_at_once_end_where_the_estimator_takes_them(monkeypatch):
+    """Other rounding, 10 epochs of it: 1e-3 at most."""
+    monkeypatch.setattr(synthetic, "FITTED", synthetic.FITTED | {"epochs": 10, "hidden": (16,)})
+    method = "noisy: paper's B, volume 1e-2"
+    found = synthetic.run_cell((method, 600, (3, 5)))["trials"]
+    for row in found:
+        data = datasets.synthetic(2000, "paper", row["seed"])
+        answers = data.answers(600, row["seed"])
+        est = VolMaxDCC(3, confusion="sigmoid-paper", volume=1e-2, random_state=row["seed"], **synthetic.FITTED)
+        est.fit(data.X[:1000], answers.pairs, answers.similar)
+        assert row["seen"] == pytest.approx(metrics.membership_mse(data.memberships[:1000], est.memberships_), rel=1e-3)
+    assert found[0]["seen"] != pytest.approx(found[1]["seen"], rel=0.01)
 
 
 def test_the_bank_of_labels_has_known_truth_and_is_summarised(tmp_path):
