@@ -1,12 +1,17 @@
 """Index minibatches, gathered on the device the pairs live on."""
 
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
-from pdcc.inference.rows import Items, RowSource
+from pdcc.inference.rows import Items, RowSource, onto
 from pdcc.models.annotation import PairBatch
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -83,13 +88,6 @@ def epoch_order(n_pairs: int, seed: int, epoch: int, device: torch.device) -> Te
     return onto(torch.randperm(n_pairs, generator=generator), device)
 
 
-def onto(tensor: Tensor, device: torch.device) -> Tensor:
-    """The tensor on a device; from the host to a GPU by way of pinned memory, so that nobody waits for the copy."""
-    if device.type == "cuda" and tensor.device.type == "cpu":
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
-
-
 def index_batches(order: Tensor, size: int, *, least: int) -> list[Tensor]:
     """``order`` (M,) in parts of ``size``; a tail of fewer than ``least`` joins the part before it.
 
@@ -99,3 +97,18 @@ def index_batches(order: Tensor, size: int, *, least: int) -> list[Tensor]:
     if len(parts) > 1 and len(parts[-1]) < least:
         parts[-2:] = [torch.cat(parts[-2:])]
     return parts
+
+
+def ahead(make: Callable[[Tensor], Made], parts: Iterable[Tensor], x: Items) -> Iterator[Made]:
+    """``make`` of every part, in order; where items are read as they are needed, the next one is made while this one is used."""
+    if not isinstance(x, RowSource):
+        yield from map(make, parts)
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="pdcc-rows") as reader:
+        coming = None
+        for part in parts:
+            made, coming = coming, reader.submit(make, part)
+            if made is not None:
+                yield made.result()
+        if coming is not None:
+            yield coming.result()

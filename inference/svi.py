@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -14,7 +15,7 @@ from pyro.nn import PyroModule
 from torch import nn
 from tqdm.auto import tqdm
 
-from pdcc.inference.batches import PairTensors, epoch_order, index_batches
+from pdcc.inference.batches import PairTensors, ahead, epoch_order, index_batches
 from pdcc.inference.checkpoint import end_together, fingerprint, go_on_together, kept_when_lost, save_checkpoint
 from pdcc.inference.elbo import negative_elbo
 from pdcc.inference.epoch_loop import descend
@@ -110,14 +111,13 @@ def fit(
             run.best, run.best_held_out = run.snapshot(), _finite(run.start_held_out)
         if config.epochs == 0:
             run.outcome = (FitStatus.START_KEPT, "Kept the start as it is.")
-        saved, weight = time.monotonic(), pairs.total_weight
+        saved, weight, exact = time.monotonic(), pairs.total_weight, config.exact_volume
 
         while run.outcome is None:
             model.train()
             order = epoch_order(len(pairs), config.seed, run.epoch, pairs.x.device)
             parts = index_batches(order, config.batch_size, least=2 * model.membership.n_clusters)
-            for index in parts[run.step :]:
-                batch, share = processes.batch(pairs, index, exact_volume=config.exact_volume)
+            for batch, share in ahead(partial(processes.batch, pairs, exact_volume=exact), parts[run.step :], pairs.x):
                 processes.draw_own_noise(config.seed, run.steps)
                 loss = negative_elbo(model, guide, batch) / (weight / share)
                 run.total += descend(run.optimizer, loss, processes.sum_gradients)

@@ -37,10 +37,13 @@ class Membership(nn.Module):
         n_clusters: K.
         hidden: widths of the hidden ReLU layers; ``()`` is multinomial logistic regression.
         dropout: probability of dropping a hidden unit while training.
+
+    mixed: while training, products are computed in bfloat16; weights and scores keep their own precision.
     """
 
     layers: nn.Module
     n_clusters: int
+    mixed: bool = False
 
     def __init__(self, n_features: int, n_clusters: int, hidden: Sequence[int] = (512, 512), dropout: float = 0.0):
         super().__init__()
@@ -55,8 +58,13 @@ class Membership(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """Scores before the softmax, (n, K)."""
-        out: Tensor = self.layers(x)
-        return out
+        if not (self.mixed and self.training and torch.amp.is_autocast_available(x.device.type)):
+            out: Tensor = self.layers(x)
+            return out
+        # The net alone: from its scores on, likelihood and volume are computed as they always are.
+        with torch.autocast(x.device.type, torch.bfloat16):
+            rounded: Tensor = self.layers(x)
+        return rounded.to(next(self.parameters()).dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Memberships (n, K), rows on the simplex, for items (n, ...)."""

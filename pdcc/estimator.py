@@ -57,6 +57,8 @@ class VolMaxDCC(PairEstimator):
         optimizer: "adam" or "sgd".
         volume_estimator: "minibatch" (from the batch's items) or "full" (all items, every step).
         validation_fraction: share of the pairs held out (whole annotators where there are ten or more).
+        mixed_precision: compute the net's products in bfloat16 while training, where the device gains by it; likelihood, volume, weights
+            and predictions are not rounded.
         random_state: seed; an int fixes everything on one device.
         device: "auto", "cpu", "cuda", ...
         progress: show a bar; None: at a terminal.
@@ -107,6 +109,7 @@ class VolMaxDCC(PairEstimator):
         optimizer: str = "adam",
         volume_estimator: str = "minibatch",
         validation_fraction: float = 0.1,
+        mixed_precision: bool = False,
         random_state: RandomState = None,
         device: Any = "auto",
         progress: bool | None = None,
@@ -129,6 +132,7 @@ class VolMaxDCC(PairEstimator):
         self.optimizer = optimizer
         self.volume_estimator = volume_estimator
         self.validation_fraction = validation_fraction
+        self.mixed_precision = mixed_precision
         self.random_state = random_state
         self.device = device
         self.progress = progress
@@ -245,6 +249,7 @@ class VanillaDCC(PairEstimator):
         lr: float = 1e-3,
         optimizer: str = "adam",
         validation_fraction: float = 0.1,
+        mixed_precision: bool = False,
         random_state: RandomState = None,
         device: Any = "auto",
         progress: bool | None = None,
@@ -263,6 +268,7 @@ class VanillaDCC(PairEstimator):
         self.lr = lr
         self.optimizer = optimizer
         self.validation_fraction = validation_fraction
+        self.mixed_precision = mixed_precision
         self.random_state = random_state
         self.device = device
         self.progress = progress

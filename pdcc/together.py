@@ -59,7 +59,7 @@ class Job:
 
 def is_small(net: Membership) -> bool:
     """Whether nets like this one train faster at once."""
-    return type(net) is Membership and sum(p.numel() for p in net.parameters()) < SMALL
+    return type(net) is Membership and not net.mixed and sum(p.numel() for p in net.parameters()) < SMALL
 
 
 def train_all(jobs: Sequence[Job], done: Callable[[int], object] = lambda count: None) -> list[Trial]:

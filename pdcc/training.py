@@ -96,6 +96,7 @@ class TrainConfig:
     volume_estimator: str
     validation_fraction: float
     seed: int
+    mixed_precision: bool = False
 
     def __post_init__(self) -> None:
         check_one_of("confusion", self.confusion, ("auto", *CONFUSIONS, OWN))
@@ -126,6 +127,7 @@ class TrainConfig:
         check_one_of("optimizer", self.optimizer, ("adam", "sgd"))
         check_one_of("volume_estimator", self.volume_estimator, ("minibatch", "full"))
         check_number("validation_fraction", self.validation_fraction, 0.0, 1.0)
+        check_one_of("mixed_precision", self.mixed_precision, (False, True))
 
     def settled(self, chosen: Specification, scale: str | None) -> "TrainConfig":
         """The same with what was chosen in place of "auto"."""
@@ -153,11 +155,16 @@ def tensors(data: PairData, x: Items) -> PairTensors:
 def make_net(config: TrainConfig, item_shape: tuple[int, ...], own: OwnParts) -> Membership:
     """f_theta before any training: a perceptron of ``config``, or the user's network (a copy, where it is a module)."""
     if own.network is None:
-        return Membership(math.prod(item_shape), config.n_clusters, config.hidden, config.dropout)
-    network = copy.deepcopy(own.network) if isinstance(own.network, nn.Module) else own.network()
-    if not isinstance(network, nn.Module):
-        raise TypeError(f"network: expected a function that makes a torch module, found one that makes {network!r}.")
-    return NetworkMembership(network, config.n_clusters)
+        net = Membership(math.prod(item_shape), config.n_clusters, config.hidden, config.dropout)
+    else:
+        network = copy.deepcopy(own.network) if isinstance(own.network, nn.Module) else own.network()
+        if not isinstance(network, nn.Module):
+            raise TypeError(
+                f"network: expected a function that makes a torch module, found one that makes {network!r}."
+            )
+        net = NetworkMembership(network, config.n_clusters)
+    net.mixed = config.mixed_precision
+    return net
 
 
 def first_net(config: TrainConfig, x: Items, labels: Tensor | None, seed: int, own: OwnParts) -> Membership:

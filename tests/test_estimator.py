@@ -261,7 +261,7 @@ BAD = [
     ({"scale": "row"}, ValueError), ({"init": "lucky"}, ValueError), ({"n_init": 0}, ValueError), ({"epochs": 1.5}, TypeError),
     ({"batch_size": 0}, ValueError), ({"batch_size": 1}, ValueError), ({"lr": 0}, ValueError), ({"confusion_lr": "fast"}, TypeError), ({"optimizer": "lbfgs"}, ValueError),
     ({"volume_estimator": "some"}, ValueError), ({"validation_fraction": 1.0}, ValueError), ({"random_state": -1}, ValueError), ({"random_state": 2**31}, ValueError),
-    ({"device": "tpu?"}, ValueError), ({"progress": "yes"}, TypeError), ({"patience": 0}, ValueError),
+    ({"device": "tpu?"}, ValueError), ({"progress": "yes"}, TypeError), ({"patience": 0}, ValueError), ({"mixed_precision": "bf16"}, ValueError),
 ]  # fmt: skip
 
 

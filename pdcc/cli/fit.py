@@ -53,6 +53,9 @@ def fit(
     init: Annotated[str, typer.Option(help="Start: pairs, kmeans or random.")] = "pairs",
     n_init: Annotated[int, typer.Option(help="Restarts; the one that predicts held-out answers best is kept.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    mixed_precision: Annotated[
+        bool, typer.Option("--mixed-precision", help="Train the net in bfloat16, where the device gains by it.")
+    ] = False,
     id_column: IdColumn = None,
     form: Annotated[
         str,
@@ -104,6 +107,7 @@ def fit(
     if earlier is not None:
         fixed = {"--confusion": confusion != "auto", "--volume": volume != "auto", "--scale": scale != "auto"}
         fixed |= {"--init": init != "pairs", "--n-init": n_init != 1, "--id-column": id_column is not None}
+        fixed |= {"--mixed-precision": mixed_precision}
         options = {"random_state": seed, "epochs": _number_or_auto("epochs", epochs, int), "device": device}
         go_on(
             earlier, add or [], output, features=features, pairs=pairs, clusters=clusters, options=options, fixed=fixed,
@@ -120,6 +124,7 @@ def fit(
     params: dict[str, Any] = {
         "n_clusters": _number_or_auto("clusters", clusters, int), "random_state": seed, "epochs": _number_or_auto("epochs", epochs, int), "confusion": confusion, "volume": _number_or_auto("volume", volume),
         "scale": None if scale == "none" else scale, "init": init, "n_init": n_init, "device": device,
+        "mixed_precision": mixed_precision,
     }  # fmt: skip
     estimator = VolMaxDCC(**params)
     how = {"id_field": id_column, **reading}
