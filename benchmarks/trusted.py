@@ -17,6 +17,7 @@ import pandas as pd
 
 from pdcc import VolMaxDCC
 from pdcc.accuracy.trusted import Trusted, with_trusted
+from pdcc.datasets import data_directory
 from pdcc.experiments import tasks
 from pdcc.experiments.grid import run_study
 from pdcc.experiments.labels_bank import TRUSTED, ece, matches
@@ -64,6 +65,8 @@ def main():
     parser.add_argument("--trials", type=int, default=5)
     parser.add_argument("--draws", type=int, default=200)
     args = parser.parse_args()
+    if data_directory() is None:
+        raise SystemExit("PDCC_DATA: expected a directory with cifar10n.npz and labelme.npz, found none. Set it.")
     logging.disable(logging.WARNING)
     asked = [Setting(task, trial, args.draws) for trial in range(args.trials) for task in TASKS]
     rows = run_study(asked, run_cell, RECORD, progress=True, label="trusted")

@@ -41,7 +41,9 @@ def fingerprint(
         for tensor in part.tensors().values():
             digest.update(tensor.cpu().contiguous().numpy().data)
     shapes = {name: list(value.shape) for name, value in run.modules.state_dict().items()}
-    return {"config": dataclasses.asdict(config), "shapes": shapes, "data": digest.hexdigest()}
+    mark = {"config": dataclasses.asdict(config), "shapes": shapes, "data": digest.hexdigest()}
+    rounded = any(getattr(module, "mixed", False) for module in run.modules.modules())
+    return mark | ({"mixed_precision": True} if rounded else {})
 
 
 def save_checkpoint(run: TrainingState, path: Path, mark: dict[str, Any]) -> None:

@@ -110,12 +110,9 @@ class MemberStack(Stack):
         touched = torch.zeros(R, len(x), dtype=torch.bool, device=x.device)
         for seen, own in zip(touched, pairs, strict=True):
             seen[own.i] = seen[own.j] = True
-        # Each member's own items, (R, n), the first of them again where it has fewer; and where an item stands among them.
-        rows, place, count = (
-            _padded([seen.nonzero().squeeze(1) for seen in touched]),
-            touched.cumsum(1) - 1,
-            touched.sum(1),
-        )
+        # Each member's own items, (R, n), item 0, which counts for nothing, where it has fewer; and where an item stands among them.
+        rows = _padded([seen.nonzero().squeeze(1) for seen in touched])
+        place, count = touched.cumsum(1) - 1, touched.sum(1)
         n, widest = rows.shape[1], max(max(w.shape[-2:]) for w, _ in self.layers)
         parts = rows.split(max(1, CHUNK // (R * widest)), dim=1)
         F = torch.cat([torch.softmax(scores(self.layers, x[part]), -1) for part in parts], dim=1)

@@ -4,6 +4,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from pyro.nn import PyroModule
@@ -12,6 +13,7 @@ from torch.nn.functional import cross_entropy
 from tqdm.auto import tqdm
 
 from pdcc.inference.batches import PairTensors
+from pdcc.inference.checkpoint import fingerprint, save_checkpoint
 from pdcc.inference.elbo import negative_elbo
 from pdcc.inference.epoch_loop import descend
 from pdcc.inference.isolation import isolated
@@ -41,8 +43,8 @@ class Member(TrainingState):
         return super().snapshot()
 
     def full_state(self) -> dict[str, Tensor]:
-        """Nothing: a member that would have to go back to an earlier state is trained alone instead."""
-        return {}
+        """Its own modules' tensors once it has ended. Before, nothing: a member that would have to go back to an earlier state is trained alone."""
+        return {} if self.outcome is None else {f"module/{k}": v for k, v in super().snapshot().items()}
 
 
 def fit_together(
@@ -54,11 +56,13 @@ def fit_together(
     *,
     progress: bool = False,
     label: str = "fits",
+    checkpoints: Sequence[Path] = (),
 ) -> list[FitResult | None]:
     """``fit`` of every model, at once: perceptrons of one shape, one confusion form, Adam, as many batches an epoch for each.
 
     ``configs`` differ by seed alone. Every member sees its answers in its own order, keeps its own best epoch and stops by itself.
     None for one whose loss stopped being finite or whose clusters collapsed: it must be trained alone, from its start.
+    checkpoints: where each member's last state is written in the end, as ``fit`` would have: it goes on from there, which is the end.
     """
     config, seeds, device = configs[0], [c.seed for c in configs], pairs[0].x.device
     early = held_out is not None and not config.keep_last
@@ -99,7 +103,12 @@ def fit_together(
             bar.update(1)
             if all(member.outcome is not None or member.alone for member in members):
                 break
-    return [_result(member, config, label) for member in members]
+    results = [_result(member, config, label) for member in members]
+    for r, path in enumerate(checkpoints):
+        if results[r] is not None:
+            mark = fingerprint(members[r], configs[r], pairs[r], None if held_out is None else held_out[r])
+            save_checkpoint(members[r], path, mark)
+    return results
 
 
 def _adam(stack: MemberStack, config: FitConfig) -> torch.optim.Optimizer:

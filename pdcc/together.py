@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from pdcc.inference.batches import index_batches
+from pdcc.inference.processes import Processes
 from pdcc.inference.rows import Items
 from pdcc.inference.together import fit_together, warm_start_together
 from pdcc.models import Membership
@@ -14,8 +15,7 @@ from pdcc.models.modules import seeded
 from pdcc.training import OWN, OwnParts, Specification, TrainConfig, Trainer, Trial, first_net, make_net
 
 # Nets of fewer weights are trained at once: ten of them, of up to 6,200 weights, took a third of the time or less, of 12,000 about half
-# (benchmarks/ensemble.py, docs/results.md), and three of 9,000 to 38,000 half to five sixths. Wider ones gain little, and would need their
-# activations many times over.
+# (benchmarks/ensemble.py, docs/results.md). Wider ones gain little, and would need their activations many times over.
 SMALL = 50_000
 
 
@@ -77,6 +77,11 @@ def train_all(jobs: Sequence[Job], done: Callable[[int], object] = lambda count:
 
 
 def _at_once(jobs: Sequence[Job]) -> list[Trial]:
+    where = [job.trainer.checkpoint(job.chosen, job.seed, job.title) for job in jobs]
+    # Several processes make these fits whole, each for itself, and keep nothing of them.
+    kept = [path for path in where if path is not None] if Processes.here(jobs[0].trainer.pairs.x.device).alone else []
+    if kept and all(path.exists() for path in kept):
+        return [job.run() for job in jobs]
     programs = [job.trainer.program(job.chosen, job.net, job.labels, job.agreement) for job in jobs]
     first = jobs[0]
     how = first.trainer.how(0, first.exactly, by_heart=first.by_heart, comparing=first.comparing)
@@ -84,7 +89,7 @@ def _at_once(jobs: Sequence[Job]) -> list[Trial]:
     results = fit_together(
         [model for model, _ in programs], [guide for _, guide in programs], [job.trainer.pairs for job in jobs],
         held or None, [replace(how, seed=job.seed) for job in jobs],
-        progress=first.trainer.progress, label=f"{first.title} and {len(jobs) - 1} more",
+        progress=first.trainer.progress, label=f"{first.title} and {len(jobs) - 1} more", checkpoints=kept,
     )  # fmt: skip
     return [
         job.run() if result is None else job.trainer.judged(*program, result)

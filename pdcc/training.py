@@ -285,13 +285,16 @@ class Trainer:
                 guide(self.pairs.batch(some))  # lays out its parameters
                 begin(model, guide)
         how = self.how(seed, exactly, by_heart=by_heart, comparing=comparing)
-        name = f"{title.replace(' ', '-')}-{chosen.confusion}-{chosen.volume:g}-{chosen.partition_weight:g}-{seed}.safetensors"
-        where = None if self.checkpoints is None else self.checkpoints / name
         result = fit(
             model, guide, self.pairs, self.held_out, how,
-            checkpoint=where, progress=self.progress, label=title, judge=self.judge,
+            checkpoint=self.checkpoint(chosen, seed, title), progress=self.progress, label=title, judge=self.judge,
         )  # fmt: skip
         return self.judged(model, guide, result)
+
+    def checkpoint(self, chosen: Specification, seed: int, title: str) -> Path | None:
+        """Where the state of such a trial is kept, if anywhere."""
+        name = f"{title.replace(' ', '-')}-{chosen.confusion}-{chosen.volume:g}-{chosen.partition_weight:g}-{seed}.safetensors"
+        return None if self.checkpoints is None else self.checkpoints / name
 
     def program(
         self, chosen: Specification, net: Membership, labels: Tensor | None, agreement: Tensor | None

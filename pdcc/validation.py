@@ -282,7 +282,7 @@ def check_count(name: str, value: Any, low: int = 1) -> None:
 def check_device(device: Any) -> torch.device:
     """ "auto" is CUDA where there is one, else the CPU; anything else must be a device torch can use here."""
     if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         found = torch.device(device)
     except (RuntimeError, TypeError) as error:
@@ -294,7 +294,8 @@ def check_device(device: Any) -> torch.device:
         raise ValueError(
             f"device: expected a device this machine has, found {device!r} {lacking}. Pass device='cpu' or 'auto'."
         )
-    return found
+    # By its number: "cuda" means another one in another thread.
+    return torch.device("cuda", torch.cuda.current_device()) if found.type == "cuda" and found.index is None else found
 
 
 def check_random_state(random_state: Any) -> None:

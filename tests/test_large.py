@@ -25,7 +25,7 @@ from pdcc.inference.batches import ahead
 from pdcc.inference.rows import RowSource, scaled_items
 from pdcc.rows import FeatureRows
 from pdcc.sampled import sampled
-from pdcc.validation import check_features
+from pdcc.validation import check_device, check_features
 
 N, D, M = 300, 6, 1500
 QUICKLY = {"hidden": (16,), "scale": "standard", "epochs": 3, "random_state": 0, "init": "kmeans"}
@@ -414,3 +414,11 @@ def test_many_answers_about_few_items_are_sampled_too(monkeypatch):
     assert len(fitted.split.held) == len(part) == 400
     assert fitted.holds(part)
     assert 3 < fitted.report.epochs <= 20
+
+
+def test_a_gpu_is_known_by_its_number(monkeypatch):
+    """The thread that reads ahead has a current GPU of its own."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    assert {str(check_device(asked)) for asked in ("auto", "cuda", torch.device("cuda"))} == {"cuda:3"}
+    assert [str(check_device(asked)) for asked in ("cuda:1", "cpu")] == ["cuda:1", "cpu"]

@@ -8,6 +8,7 @@ from pdcc.annotators import draw_pairs
 from pdcc.auto.initialise import Partitioner, make_start
 from pdcc.auto.mixture import mixture
 from pdcc.data.scaling import Scaler
+from pdcc.rows import blocks_of
 
 
 def stretched(seed: int, n: int = 300) -> tuple[np.ndarray, np.ndarray, PairData]:
@@ -68,3 +69,14 @@ def test_a_mixture_copes_with_a_column_that_is_the_class_and_with_answers_that_s
     against = PairData.from_arrays(X, np.column_stack([data.i, data.j]), y[data.i] != y[data.j])
     found = mixture(X, y, 3, against, own_shapes=True, rng=np.random.default_rng(0))
     assert metrics.acc(y, found) > 0.97  # what the features say; answers that contradict them do not turn it round
+
+
+def test_many_clusters_are_computed_some_items_at_a_time(monkeypatch):
+    X, y, data = stretched(2)
+    whole = mixture(X, y, 3, data, own_shapes=True, rng=np.random.default_rng(0))
+    sizes = []
+    monkeypatch.setattr("pdcc.auto.mixture.NUMBERS", 7 * 3 * 2)
+    blocks = blocks_of
+    monkeypatch.setattr("pdcc.auto.mixture.blocks_of", lambda Z, size: sizes.append(size) or blocks(Z, size))
+    np.testing.assert_array_equal(mixture(X, y, 3, data, own_shapes=True, rng=np.random.default_rng(0)), whole)
+    assert 7 in sizes

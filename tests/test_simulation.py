@@ -163,6 +163,16 @@ def test_either_figure_has_its_own_number_of_trials(tmp_path, monkeypatch):
     monkeypatch.setattr(synthetic, "run_cell", lambda cell: ran.append(cell) or quick(cell))
     synthetic.run_study(tmp_path, trials={"clean": 2, "noisy": 3}, seed=4, pairs=(10, 20))
     assert ran == [("clean: Vanilla", 10, (5,)), ("clean: Vanilla", 20, (5,))]  # only what is not on record
+    old = {
+        "method": "clean: Vanilla",
+        "pairs": 30,
+        "seed": 4,
+        "seen": 0.3,
+        "unseen": 0.4,
+    }  # once each trial had a record
+    (tmp_path / "synthetic.jsonl").write_text(json.dumps(old) + "\n")
+    again = synthetic.run_study(tmp_path, trials={"clean": 1, "noisy": 0}, seed=4, pairs=(30,))
+    assert again["seen"].tolist() == [0.3]
 
 
 def test_trials_at_once_end_where_the_estimator_takes_them(monkeypatch):

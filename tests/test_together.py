@@ -10,8 +10,11 @@ from pdcc import VolMaxDCC, together
 from pdcc.accuracy.folds import fold_fits
 from pdcc.data.pairs import PairData
 from pdcc.inference import FitConfig, PairTensors, fit, map_guide, memberships, point_agreement, warm_start
+from pdcc.inference.members import MemberStack
+from pdcc.inference.predict import probe
 from pdcc.inference.together import fit_together, warm_start_together
 from pdcc.models import CONFUSIONS, AnnotationModel, Membership, make_confusion
+from pdcc.models.modules import plain_weights
 
 N, D, K = 40, 3, 3
 
@@ -183,3 +186,41 @@ def test_what_cannot_be_stacked_is_trained_alone(noisy_blobs, monkeypatch, short
     ):
         est = VolMaxDCC(3, n_init=2, epochs=1, **OPTIONS | other).fit(*given)
         assert est.memberships_.shape == (len(noisy_blobs.X), 3)
+
+
+def test_fits_made_at_once_are_found_again_where_they_were_kept(tmp_path, noisy_blobs, monkeypatch):
+    """A run that was killed in its last fit compares nothing again; one that lacks a part of the comparisons makes all of them anew."""
+    a = noisy_blobs.answers
+    data = PairData.from_arrays(noisy_blobs.X, a.pairs, a.similar)
+    est = VolMaxDCC(3, hidden=(8,), scale="standard", random_state=0, progress=False)
+    plain = est.fit_data(data).memberships_.copy()
+    made = []
+    at_once = together.fit_together
+    monkeypatch.setattr(together, "fit_together", lambda *a, **k: made.append(len(a[0])) or at_once(*a, **k))
+    np.testing.assert_array_equal(est.fit_data(data, checkpoints=tmp_path).memberships_, plain)
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    n, made[:] = len(made), []
+    assert n > 0
+    assert sum("fold" in name for name in kept) == 3 * n
+    np.testing.assert_array_equal(est.fit_data(data, checkpoints=tmp_path).memberships_, plain)
+    assert made == []
+    one = next(path for path in tmp_path.iterdir() if "fold-2" in path.name)
+    one.unlink()
+    np.testing.assert_array_equal(est.fit_data(data, checkpoints=tmp_path).memberships_, plain)
+    assert made == [3]
+    assert sorted(path.name for path in tmp_path.iterdir()) == kept
+
+
+def test_each_member_is_looked_at_by_its_own_items():
+    """As ``probe`` alone does: other numbers of items and answers, weights, annotators."""
+    pairs = [world(seed, m, weights=True) for seed, m in ((0, 3), (1, 60), (2, 25))]
+    programs = [program("per-annotator", r, own) for r, own in enumerate(pairs)]
+    for model, guide in programs:
+        model.eval()
+        guide(pairs[0].batch(torch.arange(2)))
+    found = MemberStack([m for m, _ in programs], [g for _, g in programs], pairs).probe(pairs)
+    for now, (model, guide), own in zip(found, programs, pairs, strict=True):
+        with plain_weights():
+            alone = probe(model, guide, own)
+        assert (now.nll, now.log_volume) == pytest.approx((alone.nll, alone.log_volume), rel=1e-9)
+        assert now.smallest_eigenvalue == pytest.approx(alone.smallest_eigenvalue, rel=1e-6)

@@ -20,8 +20,8 @@ from pdcc.rows import blocks_of
 ROUNDS, MESSAGES, SETTLED = 25, 3, 1e-3
 # A membership that counts for nothing in a cluster's shape.
 NOBODY = 1e-6
-# Items that are labelled at once.
-BLOCK = 2**13
+# Items that are labelled at once, and numbers that are computed at once.
+BLOCK, NUMBERS = 2**13, 2**23
 
 
 def mixture(
@@ -74,10 +74,14 @@ class Clusters:
         # Items of unit deviation, and squares of differences: single precision loses nothing but their last digits.
         K, p = self.means.shape
         side_by_side = self.whiteners.transpose(1, 0, 2).reshape(p, K * p).astype(np.float32)
-        white = Z.astype(np.float32) @ side_by_side
-        white -= np.einsum("kp,kpq->kq", self.means, self.whiteners).reshape(K * p).astype(np.float32)
-        white *= white
-        return self.constant - 0.5 * (white.reshape(-1, p) @ np.ones(p, np.float32)).reshape(-1, K)
+        middle = np.einsum("kp,kpq->kq", self.means, self.whiteners).reshape(K * p).astype(np.float32)
+        squares = []
+        for part in blocks_of(Z, max(1, NUMBERS // (K * p))):
+            white = part.astype(np.float32) @ side_by_side
+            white -= middle
+            white *= white
+            squares.append((white.reshape(-1, p) @ np.ones(p, np.float32)).reshape(-1, K))
+        return self.constant - 0.5 * np.concatenate(squares)
 
 
 def _clusters(Z: Float64, R: Float64, whole: Float64, own_shapes: bool) -> Clusters:
@@ -88,11 +92,12 @@ def _clusters(Z: Float64, R: Float64, whole: Float64, own_shapes: bool) -> Clust
     common = (Z.T @ Z - (means.T * n) @ means + p * whole) / (n_items + p)
     shapes = [common]
     if own_shapes:
-        shapes = []
+        shapes, root = [], np.sqrt(R)
         for k, mean in enumerate(means):
             some = np.flatnonzero(R[:, k] > NOBODY)
-            centred = Z[some] - mean
-            shapes.append(((centred * R[some, k, None]).T @ centred + p * common) / (n[k] + p))
+            centred = (Z if len(some) == n_items else Z[some]) - mean
+            centred *= root[some, k, None]  # a product with itself takes half the work of one with another
+            shapes.append((centred.T @ centred + p * common) / (n[k] + p))
     factors = np.linalg.cholesky(np.stack(shapes))
     whiteners = np.linalg.inv(factors).transpose(0, 2, 1)
     half = np.log(np.diagonal(factors, axis1=1, axis2=2)).sum(axis=1)
@@ -127,5 +132,7 @@ def _links(i: Ints, j: Ints, how_much: Float64, n_items: int) -> csr_matrix:
 
 
 def _softmax(logits: Float64) -> Float64:
-    shifted = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
+    found = logits - logits.T.copy().max(axis=0)[:, None]  # numpy is slow at the largest of each short row
+    np.exp(found, out=found)
+    found /= (found @ np.ones(found.shape[1]))[:, None]
+    return found

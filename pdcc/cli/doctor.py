@@ -69,8 +69,9 @@ def data_seen() -> str:
 
     directory = data_directory()
     if directory is None:
-        return "Benchmark data: PDCC_DATA is not set; only benchmarks with human answers or measurements need it (docs/benchmark.md)."
+        return "Benchmark data: PDCC_DATA is not set; only benchmarks with human answers, measurements or the paper's features need it (docs/benchmark.md)."
     found = [name for name in ARCHIVES if (directory / name).is_file()]
-    lacking = [name for name in ARCHIVES if name not in found]
+    found += ["paper/"] if (directory / "paper").is_dir() else []
+    lacking = [name for name in (*ARCHIVES, "paper/") if name not in found]
     words = f"Benchmark data in {directory}: {', '.join(found) or 'none'}"
     return f"{words}; not there: {', '.join(lacking)}." if lacking else f"{words}."

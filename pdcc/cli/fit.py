@@ -124,8 +124,9 @@ def fit(
     params: dict[str, Any] = {
         "n_clusters": _number_or_auto("clusters", clusters, int), "random_state": seed, "epochs": _number_or_auto("epochs", epochs, int), "confusion": confusion, "volume": _number_or_auto("volume", volume),
         "scale": None if scale == "none" else scale, "init": init, "n_init": n_init, "device": device,
-        "mixed_precision": mixed_precision,
     }  # fmt: skip
+    if mixed_precision:  # runs that were begun before there was such an option did without it
+        params["mixed_precision"] = True
     estimator = VolMaxDCC(**params)
     how = {"id_field": id_column, **reading}
     X, ids, read = read_both(features, pairs, id_column=id_column, beside=output, random_state=seed, **how)

@@ -107,7 +107,11 @@ def run_study(
 
 def _rows(records: Iterable[dict[str, Any]]) -> dict[Hashable, dict[str, Any]]:
     """One row per trial, by method, pairs and seed."""
-    each = ({"method": r["method"], "pairs": r["pairs"]} | trial for r in records for trial in r["trials"])
+    each = (
+        {"method": r["method"], "pairs": r["pairs"]} | trial
+        for r in records
+        for trial in r.get("trials", [r])  # once there was a record per trial
+    )
     return {(row["method"], row["pairs"], row["seed"]): row for row in each}
 
 

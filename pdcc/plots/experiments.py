@@ -160,7 +160,9 @@ def plot_study(medians: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     from matplotlib.figure import Figure
 
     axes = ax if ax is not None else Figure(figsize=(7.5, 4.6), layout="constrained").add_subplot()
-    colours = cycle(("#4477aa", "#bbbbbb", "#ccbb44", "#66ccee", "#228833", "#ee6677", "#aa3377", "#000000"))
+    colours = cycle(
+        ("#4477aa", "#bbbbbb", "#ccbb44", "#66ccee", "#228833", "#ee6677", "#aa3377", "#000000", "#ee7733", "#332288")
+    )
     for method, colour in zip(dict.fromkeys(medians["method"]), colours, strict=False):
         rows = medians[medians["method"] == method].sort_values("pairs")
         axes.loglog(rows["pairs"], rows["seen"], "o-", color=colour, label=method)
