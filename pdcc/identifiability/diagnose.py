@@ -60,8 +60,8 @@ class Diagnosis:
     every answer the same probability. conditional: under a free confusion support holds only if the true memberships are scattered,
     which no answers can show. score: 0 to 1, how likely a membership MSE of at most .03 is (for hard truth an accuracy of
     98.5 %), as set on simulated settings. sample: what part of many items and answers was looked at, or None for all; items and clusters are then those
-    of the sample, and fits to parts of its answers know less than the fit did, so that shares are on the cautious side. folds_distance, posterior_distance: how far fits to most of the answers, and posterior draws, lie
-    from the fitted memberships on average (membership MSE).
+    of the sample, and fits to parts of its answers know less than the fit did, so that shares are on the cautious side. folds_distance, posterior_distance: how far fits to most of the answers lie
+    from the fitted memberships (the middle one), and posterior draws on average (membership MSE).
 
     Examples:
         >>> import numpy as np
@@ -339,7 +339,8 @@ def put_together(
         c.alpha_condition(e.asked),
     )
     found = {r.id: r.verdict for r in rows}
-    folds = float(np.mean([membership_mse(point, F) for F in labels.folds])) if len(labels.folds) else None
+    # The middle one: a single fit that ended in another optimum says nothing of sampling, and restarts look for those.
+    folds = float(np.median([membership_mse(point, F) for F in labels.folds])) if len(labels.folds) else None
     memberships, score = judge_memberships(
         found, None if folds is None else folds + e.spread, settings.n_restarts, e.free
     )

@@ -49,7 +49,7 @@ def judge_memberships(
 ) -> tuple[Overall, float]:
     """(verdict, score) from the conditions' verdicts and the spread of solutions around the fitted memberships.
 
-    The spread is how far fits to most of the answers lie from them, on average, plus how far posterior draws do (membership MSE).
+    The spread is how far fits to most of the answers lie from them, the middle one of these, plus how far posterior draws do on average (membership MSE).
     The score is a falling function of it alone. A condition without which no theorem or no model stands
     can only take support away, never give it; nor is there support from fewer than ``FEWEST`` restarts, which can miss other optima.
     """
