@@ -1,7 +1,12 @@
 """pdcc: probabilistic deep constrained clustering. Memberships from features and noisy same/different answers."""
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+# In a checkout models/ and inference/ lie beside this directory: a script there finds this package before an installed one.
+if not (Path(__file__).parent / "models").is_dir():
+    __path__.append(str(Path(__file__).parents[1]))
 
 if TYPE_CHECKING:
     from pdcc import datasets, metrics

@@ -29,7 +29,7 @@ from pdcc.rows import FeatureRows
 from pdcc.sampled import sampled
 from pdcc.storage.files import as_path
 from pdcc.storage.lock import claimed
-from pdcc.storage.model import load_run, save_run
+from pdcc.storage.model import check_no_answers, load_run, save_run
 from pdcc.training import OWN, Network, OwnParts, TrainConfig, tensors
 from pdcc.validation import (
     check_device,
@@ -306,9 +306,13 @@ class PairEstimator(MembershipOutput, Refitting):
         return self._like_fitted(X, self.fitted_.item_shape)
 
     def save(self, path: str | Path) -> None:
-        """Write the fitted estimator to the directory ``path``: safetensors and JSON, no code."""
+        """Write the fitted estimator to the directory ``path``: safetensors and JSON, no code, no answers, no features.
+
+        An estimator that was saved there before is replaced; a run of ``pdcc fit``, which keeps its answers, is not.
+        """
         place = as_path(path)
         with claimed(place):
+            check_no_answers(place)
             save_run(place, *self.described())
 
     def described(self) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

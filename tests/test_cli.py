@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from pdcc import PairData, VolMaxDCC, datasets, metrics
 from pdcc.cli import main
 from pdcc.data.splits import hold_out
+from pdcc.errors import ArtifactError
 from pdcc.storage.run import read_data
 
 
@@ -269,7 +270,12 @@ def test_demo_and_fit_keep_off_each_others_runs(files, capsys, monkeypatch):
     assert pdcc("-q", "demo", "-o", files / "run") == 2
     assert str(files / "run") in capsys.readouterr().err
     assert (files / "run" / "run.json").read_bytes() == before
-    VolMaxDCC.load(files / "run").save(files / "saved")
+    est = VolMaxDCC.load(files / "run")
+    for _ in range(2):  # again, over itself
+        est.save(files / "saved")
+    with pytest.raises(ArtifactError, match="answers would be lost"):
+        est.save(files / "run")
+    assert len(read_data(files / "run")) == 600
     assert fit(files, "--resume", run="saved") == 2
     assert str(files / "saved") in capsys.readouterr().err
     assert {p.name.split("-")[0] for p in (files / "run").iterdir()} == {"model", "pairs", "run.json"}

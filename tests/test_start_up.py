@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.machinery import PathFinder
 
 import pytest
 
@@ -49,3 +50,9 @@ def test_shell_completion_is_on():
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ | asked
     )
     assert done.stdout.split() == ["diagnose"]
+
+
+def test_a_checkout_is_whole_without_being_installed():
+    """A script in the checkout's own directory finds this pdcc/ before an installed one: models and inference must come with it."""
+    for name in ("pdcc.models", "pdcc.inference"):
+        assert PathFinder.find_spec(name, pdcc.__path__) is not None

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.optimize import brentq
+from scipy.optimize import brentq, linear_sum_assignment
 
 from pdcc.accuracy.beliefs import DRAWS, Calibration, Judged, Read, read
 from pdcc.accuracy.dependence import Dependence, dependence
@@ -272,6 +272,14 @@ def _clusters(drawn: list[Float64], labels: Ints, data: PairData, target: float)
             }
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def believed(beliefs: Float64, labels: Ints) -> float:
+    """The share of any ``labels`` (N,) that is right by beliefs (N, K) about the items' classes, under the best renaming."""
+    together = np.zeros((int(labels.max()) + 1, beliefs.shape[1]))
+    np.add.at(together, labels, beliefs)
+    rows, columns = linear_sum_assignment(together, maximize=True)
+    return float(together[rows, columns].sum() / len(labels))
 
 
 def _no_claim(labels: Ints, data: PairData, K: int, reason: str, folds: Float64 | None = None) -> LabelReport:

@@ -134,7 +134,7 @@ def _all_read(earlier: dict[str, Any] | None, reads: "list[ReadAnswers]") -> "Re
 
 def _accuracy(earlier: "tuple[Fitted, PairData]", now: "tuple[Fitted, PairData]", changes: "Changes") -> str:
     """The quick estimate of right labels before and after; where the labels are the same, one: two would seem to differ in accuracy."""
-    from pdcc.accuracy.estimate import judge_labels
+    from pdcc.accuracy.estimate import believed, judge_labels
 
     same = not len(changes.moved) and not changes.n_new_items
     found = [
@@ -142,5 +142,11 @@ def _accuracy(earlier: "tuple[Fitted, PairData]", now: "tuple[Fitted, PairData]"
         for fitted, data in ([now] if same else [earlier, now])
     ]
     words = [str(one.accuracy) if one.accuracy else f"no claim ({one.reason})" for one in found]
-    told = f"the same labels, now judged by more answers: {words[0]}" if same else f"{words[0]} before, {words[-1]} now"
-    return f"Labels that are right, by a quick estimate: {told}."
+    if same:
+        return f"Labels that are right, by a quick estimate: the same labels, now judged by more answers: {words[0]}."
+    told, last = f"Labels that are right, by a quick estimate: {words[0]} before, {words[-1]} now.", found[-1]
+    if not last.accuracy:
+        return told
+    # What is known now is known of the earlier labels too.
+    then = earlier[0].memberships(earlier[1].features).argmax(axis=1)
+    return f"{told} By all answers, about {believed(last.beliefs[: len(then)], then):.0%} of the earlier labels were right."

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from pdcc.storage.provenance import package_versions
 FORMAT = "pdcc-run-3"
 DESCRIPTION, UNFINISHED, BEGUN, CHECKPOINTS = RUN_MARK, "unfinished", "begun.json", "checkpoints"
 MODEL = "model.safetensors"
+SAVED_ALONE = "It was saved from Python, which keeps the model alone: use the estimator's own method there, with the data, or fit with pdcc fit."
 # Tensors whose numbers are all finite in a fit that can be used.
 LEARNED = ("model/", "guide/", "memberships", "agreement")
 
@@ -40,6 +42,18 @@ def check_place(path: Path) -> None:
     if names - own and not (path / DESCRIPTION).exists() and not (path / UNFINISHED / BEGUN).exists():
         raise ArtifactError(
             f"{path}: expected an empty directory or a pdcc run, found other files. Choose another path."
+        )
+
+
+def check_no_answers(path: Path) -> None:
+    """Raise ``ArtifactError`` where the run ``path`` keeps more than a model: answers would be lost with it."""
+    kept: Any = None
+    if (path / DESCRIPTION).is_file():
+        with suppress(ArtifactError):
+            kept = read_description(path).get("files")
+    if isinstance(kept, dict) and set(kept) - {MODEL}:
+        raise ArtifactError(
+            f"{path}: expected a new directory, or one that save made, found a run of pdcc fit, whose answers would be lost. Choose another path."
         )
 
 
@@ -123,7 +137,8 @@ def file_of(path: Path, body: dict[str, Any], name: str) -> Path:
     files = body.get("files")
     kept = files.get(name) if isinstance(files, dict) else None
     if not isinstance(kept, dict) or not RUN_FILE.fullmatch(str(kept.get("name"))):
-        raise ArtifactError(f"{path}: keeps no {name}. Fit again.")
+        fix = "Fit again." if name == MODEL else SAVED_ALONE
+        raise ArtifactError(f"{path}: keeps no {name}. {fix}")
     file = path / str(kept["name"])
     if not file.is_file():
         raise ArtifactError(f"{file}: missing. Restore it or fit again.")
