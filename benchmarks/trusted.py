@@ -16,11 +16,11 @@ import numpy as np
 import pandas as pd
 
 from pdcc import VolMaxDCC
-from pdcc.accuracy.trusted import Trusted, with_trusted
+from pdcc.accuracy.trusted import Trusted, named, with_trusted
 from pdcc.datasets import data_directory
 from pdcc.experiments import tasks
 from pdcc.experiments.grid import run_study
-from pdcc.experiments.labels_bank import TRUSTED, ece, matches
+from pdcc.experiments.labels_bank import TRUSTED, ece
 
 RECORD = Path(__file__).resolve().parents[1] / "docs" / "measured" / "trusted.jsonl"
 TASKS = ("labelme", "cifar10n-clean", "cifar10n-aggre", "cifar10n-random1", "cifar10n-worse", "cifar10n-three")
@@ -45,7 +45,7 @@ def run_cell(setting):
     given, y = (one.X, one.pairs, one.similar, one.annotators), one.truth[0]
     est = VolMaxDCC(one.n_clusters, random_state=setting.trial, progress=False).fit(*given)
     found = est.diagnose(*given, quick=True)
-    p, right = found.items["probability"].to_numpy(), matches(y, est.labels_, one.n_clusters)
+    p, right = found.items["probability"].to_numpy(), named(est.labels_, y)
     accuracy, rng = right.mean(), np.random.default_rng([setting.trial, 7])
     rows = []
     for _ in range(setting.draws):

@@ -11,7 +11,7 @@ from pdcc.accuracy.dependence import dependence
 from pdcc.accuracy.estimate import Estimate, label_sets, sharpened
 from pdcc.accuracy.folds import FoldFits, fold_fits
 from pdcc.accuracy.outlook import look_ahead
-from pdcc.accuracy.trusted import Trusted, matched, read_trusted, with_trusted
+from pdcc.accuracy.trusted import Trusted, matched, named, read_trusted, with_trusted
 from pdcc.annotators import answer_by_labels, answer_with_flips, draw_pairs, mistaken_labels
 from pdcc.auto.signals import mixed_clusters
 from pdcc.errors import PairDataError
@@ -132,6 +132,23 @@ def test_trusted_labels_hold_whatever_the_probabilities_say_and_gain_from_good_o
 def test_no_item_vouches_for_itself():
     assert not matched(np.array([0, 1, 2]), np.array([5, 6, 7])).all()
     assert matched(np.repeat([0, 1, 2], 5), np.repeat([7, 5, 6], 5)).all()
+    assert named(np.array([2, 2, 0, 0]), np.array([0, 0, 1, 2])).tolist() == [True, True, True, False]
+
+
+def test_trusted_labels_hold_where_chance_names_clusters():
+    """Classes 0 and 1 share a cluster and class 2 is cut in two: by others alone an item of a tie is always wrong, by all of them it is right too often."""
+    rng = np.random.default_rng(5)
+    N, K = 2000, 4
+    y = rng.integers(K, size=N)
+    labels = np.where(y == 1, 0, np.where((y == 2) & (rng.random(N) < 0.5), 1, y))
+    true = named(labels, y).mean()
+    drawn = [np.sort(rng.permutation(N)[:60]) for _ in range(150)]
+    found = [with_trusted(labels, np.full(N, 0.5), Trusted(rows, y[rows])) for rows in drawn]
+    held = np.array([f.low <= true <= f.high for f in found])
+    # 90 % asked for; below .8 would be four standard errors (.024) short of it.
+    assert held.mean() > 0.8
+    alone = np.array([matched(labels[rows], y[rows]).mean() for rows in drawn])
+    assert np.mean(np.abs(alone - true) < 0.1) < 0.75  # what the others alone say is far off too often
 
 
 def test_bad_trusted_labels_are_refused():

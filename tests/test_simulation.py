@@ -210,9 +210,3 @@ def test_the_bank_of_labels_has_known_truth_and_is_summarised(tmp_path):
     table = b.summarise([row, row | {"kind": "mind", "flagged": True, "estimate": None}])
     assert table.set_index("answers").loc["independent", "settings"] == 1
     assert b.ece(np.array([0.9, 0.9]), np.array([True, False])) == pytest.approx(0.4)
-
-
-def test_labels_match_under_the_best_renaming():
-    from pdcc.experiments.labels_bank import matches
-
-    assert matches(np.array([0, 0, 1, 2]), np.array([2, 2, 0, 0]), 3).tolist() == [True, True, True, False]

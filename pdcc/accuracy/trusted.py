@@ -65,11 +65,19 @@ def with_trusted(labels: Ints, probability: Float64, trusted: Trusted) -> Estima
     """The accuracy of ``labels`` (N,) by the true classes of a few items, drawn at random.
 
     The items' own ``probability`` (N,) of being right takes out what it explains (prediction-powered inference): wrong or right, it
-    narrows the interval at most, and never moves what it is about.
+    narrows the interval at most, and never moves what it is about. Clusters are named by the same few items: where two classes
+    share a cluster, chance decides which, and an item that is left out votes against its own. So items are judged with clusters named
+    by all of them, which is hopeful, and by the others alone, which is not, and the interval holds both; where names are sure, they are one.
     """
-    rows = trusted.rows
-    right = matched(labels[rows], trusted.classes).astype(np.float64)
-    n, N = len(rows), len(labels)
+    ways = (matched(labels[trusted.rows], trusted.classes), named(labels[trusted.rows], trusted.classes))
+    found = [_by_sample(right.astype(np.float64), probability, trusted.rows) for right in ways]
+    low, estimate, high = np.transpose(found)
+    return Estimate(float(low.min()), float(estimate.mean()), float(high.max()))
+
+
+def _by_sample(right: Float64, probability: Float64, rows: Ints) -> tuple[float, float, float]:
+    """(low, estimate, high) of the share of right labels, for the items ``rows`` (n,) of which it is known, right (n,)."""
+    n, N = len(rows), len(probability)
     p, rest = probability[rows], np.delete(probability, rows)
     # Two more right and two more wrong (Agresti and Coull), about which probabilities say nothing: a sample with few errors, or none,
     # proves neither that there are few nor that probabilities know which.
@@ -88,7 +96,18 @@ def with_trusted(labels: Ints, probability: Float64, trusted: Trusted) -> Estima
     share, of_rest = n / N, np.array([-half, 0.0, half]) + more.mean() + moved
     low, _, high = share * right.mean() + (1 - share) * np.clip(of_rest, 0, 1)
     estimate = float(np.clip(share * right.mean() + (1 - share) * (right.mean() + moved), 0, 1))
-    return Estimate(float(np.clip(low, 0, estimate)), estimate, float(np.clip(high, estimate, 1)))
+    return float(np.clip(low, 0, estimate)), estimate, float(np.clip(high, estimate, 1))
+
+
+def named(labels: Ints, classes: Ints) -> Bools:
+    """Whether each label is right, (n,), clusters being named by all of these items."""
+    names, codes = np.unique(classes, return_inverse=True)
+    counts = np.zeros((int(labels.max()) + 1, len(names)))
+    np.add.at(counts, (labels, codes), 1)
+    clusters, best = linear_sum_assignment(counts, maximize=True)
+    name = np.full(len(counts), -1)
+    name[clusters] = best
+    return np.asarray(name[labels] == codes)
 
 
 def matched(labels: Ints, classes: Ints) -> Bools:

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy.optimize import linear_sum_assignment
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from pdcc.accuracy.trusted import Trusted, with_trusted
+from pdcc.accuracy.trusted import Trusted, named, with_trusted
 from pdcc.annotators import (
     Answers,
     answer_by_labels,
@@ -156,7 +155,7 @@ def run_cell(setting: Setting, quick: bool = False) -> dict[str, Any]:
     given = X, answers.pairs, answers.similar, answers.annotators
     est = VolMaxDCC(F.shape[1], random_state=setting.seed, progress=False).fit(*given)
     found = est.diagnose(*given, quick=quick, work=4.0)
-    right = matches(y, est.labels_, F.shape[1])
+    right = named(est.labels_, y)
     p, one = found.items["probability"].to_numpy(), found.items["settled"].to_numpy(dtype=bool)
     known = rng.permutation(len(y))[: min(TRUSTED, len(y) // 2)]
     trusted = _trusted(est.labels_, p, known, y)
@@ -176,13 +175,6 @@ def _trusted(labels: Ints, p: Float64, rows: Ints, y: Ints) -> dict[str, Any]:
     found, alone = (with_trusted(labels, q, Trusted(rows, y[rows])) for q in (p, np.full(len(p), 0.5)))
     widths = [float((f.high or 0) - (f.low or 0)) for f in (found, alone)]
     return {"trusted_low": found.low, "trusted_high": found.high, "trusted_width": widths[0], "alone_width": widths[1]}
-
-
-def matches(classes: Ints, labels: Ints, K: int) -> Bools:
-    """Whether each label is right under the best renaming of clusters, (N,)."""
-    counts = np.zeros((K, K))
-    np.add.at(counts, (labels, classes), 1)
-    return np.asarray(linear_sum_assignment(counts, maximize=True)[1][labels] == classes)
 
 
 def ece(p: Float64, right: Bools, bins: int = 10) -> float:
