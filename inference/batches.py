@@ -1,7 +1,8 @@
 """Index minibatches, gathered on the device the pairs live on."""
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -105,10 +106,10 @@ def ahead(make: Callable[[Tensor], Made], parts: Iterable[Tensor], x: Items) -> 
         yield from map(make, parts)
         return
     with ThreadPoolExecutor(1, thread_name_prefix="pdcc-rows") as reader:
-        coming = None
+        coming: deque[Future[Made]] = deque()
         for part in parts:
-            made, coming = coming, reader.submit(make, part)
-            if made is not None:
-                yield made.result()
-        if coming is not None:
-            yield coming.result()
+            coming.append(reader.submit(make, part))
+            if len(coming) > 1:
+                yield coming.popleft().result()
+        while coming:
+            yield coming.popleft().result()

@@ -70,7 +70,7 @@ class Clusters:
         """log p(k) + log p(z | k) of items at ``Z`` (N, p), (N, K), up to a constant of each item."""
         if self.whiteners.ndim == 2:  # z's own square is the same for all clusters
             round_means = self.means @ self.whiteners
-            return Z @ (self.whiteners @ round_means.T) + self.constant - 0.5 * (round_means**2).sum(axis=1)
+            return np.asarray(Z @ (self.whiteners @ round_means.T) + self.constant - 0.5 * (round_means**2).sum(axis=1))
         # Items of unit deviation, and squares of differences: single precision loses nothing but their last digits.
         K, p = self.means.shape
         side_by_side = self.whiteners.transpose(1, 0, 2).reshape(p, K * p).astype(np.float32)
@@ -135,4 +135,4 @@ def _softmax(logits: Float64) -> Float64:
     found = logits - logits.T.copy().max(axis=0)[:, None]  # numpy is slow at the largest of each short row
     np.exp(found, out=found)
     found /= (found @ np.ones(found.shape[1]))[:, None]
-    return found
+    return np.asarray(found)

@@ -54,9 +54,9 @@ def run_cell(cell: Cell) -> dict[str, Any]:
     # One table of all trials' items: those that train at once share their items.
     x = torch.as_tensor(np.concatenate([data.X[:n] for data in drawn]).astype(np.float32))
     jobs = []
-    for trial, (seed, given) in enumerate(zip(seeds, answers, strict=True)):
+    for place, (seed, given) in enumerate(zip(seeds, answers, strict=True)):
         config = VolMaxDCC(3, confusion=form, volume=volume, **FITTED).config(seed)
-        i, j = torch.as_tensor(given.pairs.T + n * trial)
+        i, j = torch.as_tensor(given.pairs.T + n * place)
         pairs = PairTensors(x, i, j, torch.as_tensor(given.similar, dtype=torch.float32))
         net = first_net(config, x, None, seed, OUR_PARTS)
         spec = Specification(form, volume, 0.0)
