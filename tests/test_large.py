@@ -1,8 +1,5 @@
 """Features that are too large to be copied: read row by row, scaled batch by batch, looked at in stated samples."""
 
-import threading
-import time
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -21,11 +18,10 @@ from pdcc.data.scaling import Scaler, check_scaled
 from pdcc.errors import PairDataError
 from pdcc.identifiability import diagnose as diagnosing
 from pdcc.inference import PairTensors
-from pdcc.inference.batches import ahead
 from pdcc.inference.rows import RowSource, scaled_items
 from pdcc.rows import FeatureRows
 from pdcc.sampled import sampled
-from pdcc.validation import check_device, check_features
+from pdcc.validation import check_features
 
 N, D, M = 300, 6, 1500
 QUICKLY = {"hidden": (16,), "scale": "standard", "epochs": 3, "random_state": 0, "init": "kmeans"}
@@ -187,51 +183,6 @@ def test_rows_come_in_the_order_asked_for_and_are_read_in_theirs():
     source = RowSource(lambda r: X[r].astype(np.float32), X.shape, torch.device("cpu"))
     np.testing.assert_array_equal(source[torch.as_tensor(which)].numpy(), X[which])
     assert torch.cat(list(source.split(7))).tolist() == X.tolist()
-
-
-def test_the_next_batch_is_read_while_this_one_is_used():
-    """One ahead and no more, in order, by a thread that ends with the loop, however it ends."""
-    made, x = [], RowSource(lambda rows: np.zeros((len(rows), 1), np.float32), (9, 1), torch.device("cpu"))
-    parts = list(torch.arange(9).split(2))
-
-    def make(part):
-        made.append((part.tolist(), threading.current_thread()))
-        return part
-
-    used = []
-    for part in ahead(make, parts, x):
-        used.append(part.tolist())
-        deadline = time.monotonic() + 20
-        while len(made) < min(len(used) + 1, len(parts)) and time.monotonic() < deadline:
-            time.sleep(0.001)
-        assert len(made) == min(len(used) + 1, len(parts))
-    assert used == [part.tolist() for part in parts]
-    threads = {thread for _, thread in made}
-    assert threading.current_thread() not in threads
-    assert not any(thread.is_alive() for thread in threads)
-    made.clear()
-    assert len(list(ahead(make, parts, torch.zeros(9, 1)))) == len(parts)  # items in memory: nothing to wait for
-    assert {thread for _, thread in made} == {threading.current_thread()}
-    assert list(ahead(make, [], x)) == []
-
-
-def test_what_goes_wrong_while_reading_ahead_is_raised_by_the_fit(tiny, monkeypatch):
-    X, pairs, similar = world()
-    data = PairData.from_arrays(X, pairs, similar)
-    est = VolMaxDCC(3, confusion="stochastic", volume=0.01, **QUICKLY)
-    prepared = est.prepare(data)
-    source, count = prepared.routes[0].x, iter(range(10**6))
-    read = source.read
-
-    def breaks(rows):
-        if threading.current_thread() is not threading.main_thread() and next(count) == 3:
-            raise OSError("the disk is gone")
-        return read(rows)
-
-    monkeypatch.setattr(source, "read", breaks)
-    with pytest.raises(OSError, match="the disk is gone"):
-        est.fit_data(data, prepared=prepared)
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("pdcc-rows")]
 
 
 def test_the_exact_volume_is_refused_before_any_work(tiny):
@@ -414,11 +365,3 @@ def test_many_answers_about_few_items_are_sampled_too(monkeypatch):
     assert len(fitted.split.held) == len(part) == 400
     assert fitted.holds(part)
     assert 3 < fitted.report.epochs <= 20
-
-
-def test_a_gpu_is_known_by_its_number(monkeypatch):
-    """The thread that reads ahead has a current GPU of its own."""
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
-    assert {str(check_device(asked)) for asked in ("auto", "cuda", torch.device("cuda"))} == {"cuda:3"}
-    assert [str(check_device(asked)) for asked in ("cuda:1", "cpu")] == ["cuda:1", "cpu"]
