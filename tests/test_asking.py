@@ -86,6 +86,24 @@ def test_without_ids_there_is_one_row(asked):
     assert table["annotator"].tolist() == ["all"]
 
 
+def test_who_is_worse_than_the_others_is_flagged():
+    """Five annotators of 100 answers each, 10 % of them wrong, are flagged in no more of 100 draws than SURE says; one with 40 % is in nearly all."""
+    rng, who = np.random.default_rng(2), np.repeat(np.arange(5), 100)
+    pairs = draw_pairs(60, 500, rng)
+    data = PairData.from_arrays(np.zeros((60, 2)) + np.arange(60)[:, None], pairs, rng.random(500) < 0.5, who)
+
+    def flagged(rates):
+        # same: half a half, so that no one's answers are tested for saying nothing about the items.
+        audit = pd.DataFrame(
+            {"wrong": (rng.random(500) < rates[who]) * 1.0, "same": 0.5, "cluster_i": 0, "cluster_j": 1}
+        )
+        return "wrong more often" in " ".join(annotator_reliability(data, audit.iloc[: len(data)])["flag"])
+
+    alike = sum(flagged(np.full(5, 0.1)) for _ in range(100))
+    assert alike <= 1 + 3 * np.sqrt(100 * 0.01 * 0.99)
+    assert sum(flagged(np.array([0.1, 0.1, 0.4, 0.1, 0.1])) for _ in range(20)) >= 19
+
+
 def test_copies_are_flagged():
     """Two annotators with the same twenty mistakes in fifty common pairs, and a third with others."""
     rng = np.random.default_rng(1)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import beta, norm, poisson
+from scipy.stats import beta, binom, norm, poisson
 
 from pdcc.arrays import Float64, Ints
 from pdcc.criticism.calibration import holm
@@ -23,7 +23,8 @@ def annotator_reliability(data: PairData, audit: pd.DataFrame) -> pd.DataFrame:
 
     reliability: the share of right answers, 90 % interval low to high, by ``audit`` (``audit_answers``), drawn towards that of all
     annotators as few answers do not tell. confuses: the two clusters (or one) most of their wrong answers are about.
-    flag: "answers do not depend on the items" or "shares mistakes with ..."; empty where nothing is wrong. Where no ids are known, one row.
+    flag: "answers do not depend on the items", "wrong more often than the others" or "shares mistakes with ..."; empty where nothing is wrong.
+    Where no ids are known, one row.
     """
     if len(audit) != len(data):
         raise ValueError(
@@ -39,7 +40,8 @@ def annotator_reliability(data: PairData, audit: pd.DataFrame) -> pd.DataFrame:
     counts = np.array([(codes == r).sum() for r in known])
     rates = np.array([wrong[codes == r].mean() for r in known])
     a, b = _shared(rates, counts)
-    flags = dict(zip(known.tolist(), _careless(data, codes, known, same), strict=True))
+    worse = _worse(rates, counts)
+    flags = dict(zip(known.tolist(), map(_first, _careless(data, codes, known, same), worse), strict=True))
     for r, words in _copies(data, codes, wrong).items():
         flags[r] = "; ".join(
             filter(None, (flags[r], f"shares mistakes with {', '.join(str(names[s]) for s in words)}"))
@@ -80,6 +82,23 @@ def _careless(data: PairData, codes: Ints, known: Ints, same: Float64) -> list[s
         # Against half the gap that people have: a small z is a careless annotator only where there was power to see one.
         ps.append(float(norm.cdf((one - two - 0.5 * _usual_gap(data, same)) / error)))
     return ["answers do not depend on the items" if p is not None and p < SURE else "" for p in holm(ps)]
+
+
+def _worse(rates: Float64, counts: Ints) -> list[str]:
+    """Of each annotator, a flag where more of their answers are wrong than chance makes of the others' share."""
+    bad, n = rates * counts, counts.sum()
+    others = (bad.sum() - bad) / np.maximum(n - counts, 1)
+    ps = binom.sf(np.floor(bad) - 1, counts, others)
+    tested = [float(p) if FEWEST <= c < n else None for p, c in zip(ps, counts, strict=True)]
+    return [
+        f"wrong more often than the others ({rate:.0%}, they {rest:.0%})" if p is not None and p < SURE else ""
+        for p, rate, rest in zip(holm(tested), rates, others, strict=True)
+    ]
+
+
+def _first(*flags: str) -> str:
+    """The one that says most."""
+    return next(filter(None, flags), "")
 
 
 def _usual_gap(data: PairData, same: Float64) -> float:

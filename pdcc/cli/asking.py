@@ -97,7 +97,7 @@ def annotators(
     safe_csv: SafeCsv = False,
     seed: Seed = 0,
 ) -> None:
-    """Say how often each annotator of RUN is right, what they confuse, and who does not look or copies.
+    """Say how often each annotator of RUN is right, what they confuse, and who does not look, is worse than the others, or copies.
 
     Example: pdcc annotators run -o annotators.csv
     """
@@ -178,7 +178,7 @@ def _give(table: "pd.DataFrame", target: Path | None, output: Path | None, safe:
 
     if target is None:
         more = f"\n({len(table) - SHOWN:,} more: write them with -o)" if len(table) > SHOWN else ""
-        say(table.head(SHOWN).to_string(index=False) + more)
+        say(table.head(SHOWN).to_string(index=False, float_format="{:.3f}".format) + more)
         return
     shown = table.map(safe_cell) if safe else table
     write_atomic(target, shown.to_csv(index=False).encode())
