@@ -17,9 +17,23 @@ BEGINNING = 1 << 20
 ENDS = (
     ("i", "j"), ("left", "right"), ("item1", "item2"), ("item_1", "item_2"), ("id_l", "id_r"), ("id1", "id2"), ("id_1", "id_2"),
     ("left_id", "right_id"), ("id_left", "id_right"), ("item_a", "item_b"), ("id_a", "id_b"), ("a", "b"),
+    ("first", "second"), ("first_id", "second_id"), ("item1_id", "item2_id"), ("item_left", "item_right"), ("source", "target"),
     ("identifier1", "identifier2"), ("unique_id_l", "unique_id_r"),
 )  # fmt: skip
-ANSWERS = ("similar", "answer", "label", "judgment", "judgement", "same", "choice", "response", "clerical_match_score")
+ANSWERS = (
+    "similar",
+    "answer",
+    "label",
+    "judgment",
+    "judgement",
+    "same",
+    "choice",
+    "response",
+    "match",
+    "decision",
+    "verdict",
+    "clerical_match_score",
+)
 ANNOTATORS = (
     "annotator",
     "worker",
@@ -27,6 +41,8 @@ ANNOTATORS = (
     "user",
     "author",
     "who",
+    "person",
+    "participant",
     "annotator_id",
     "worker_id",
     "rater_id",
