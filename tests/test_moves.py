@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+import torch
 
 from pdcc import VolMaxDCC
 from pdcc.annotators import answer_with_flips, draw_pairs
 from pdcc.auto.calibration import FOLDS
 from pdcc.auto.initialise import Partitioner, Start, _rearranged, name_of
+from pdcc.auto.search import Route, _shown_better
 from pdcc.auto.signals import cross_validated
 from pdcc.data.pairs import PairData
+from pdcc.data.scaling import Scaler
 from pdcc.data.splits import folds as folds_of
 from pdcc.metrics import acc
 
@@ -88,6 +91,48 @@ def test_folds_have_a_veto(monkeypatch):
     assert found.kind == "plain"
     np.testing.assert_array_equal(found.labels, y)
     assert found.table[-1]["behind_best"] > found.table[-1]["standard_error"]
+
+
+def test_where_folds_cannot_tell_both_starts_are_kept(monkeypatch):
+    """A few items in other clusters are within a standard error; a merged and a cut cluster are not."""
+    data, y = problem(2)
+    few = y.copy()
+    few[:4] = y[4:8]
+    start, folds = started(data, few)
+    monkeypatch.setattr(Partitioner, "rearranged", lambda self, labels, pairs: y)
+    found = _rearranged(partitioner(data), start, data, folds, [few] * len(folds))
+    assert found.kind == "plain, rearranged"
+    assert found.before is not None
+    np.testing.assert_array_equal(found.before.labels, few)
+    start, folds = started(data, wrong_optimum(y, data))
+    assert _rearranged(partitioner(data), start, data, folds, [start.labels] * len(folds)).before is None
+
+
+def test_nets_must_find_the_rearranged_start_better_by_a_standard_error():
+    data, y = problem(2)
+    before, _ = started(data, y)
+    moved = Start("plain, rearranged", y, y, None, True, (), before)
+    scaler = Scaler.fit(data.features, "standard")
+    routes = [Route(scaler, torch.zeros(1), start) for start in (moved, before)]
+    rng = np.random.default_rng(0)
+    nll = rng.random(400)
+    noise = rng.normal(0, 0.1, 400)  # a paired standard error of .005
+    assert _shown_better(routes, [nll, nll]) == [False, True]
+    assert _shown_better(routes, [nll + noise - noise.mean() - 0.004, nll]) == [False, True]
+    assert _shown_better(routes, [nll + noise - noise.mean() - 0.006, nll]) == [True, True]
+    assert _shown_better(routes[:1], [nll]) == [True]
+
+
+def test_nets_set_out_from_both(monkeypatch):
+    data, y = problem(2)
+    before, _ = started(data, y)
+    moved = Start("plain, rearranged", np.roll(y, 1), y, before.nll, True, before.table, before)
+    monkeypatch.setattr("pdcc.auto.search.make_start", lambda way, init, shown: moved)
+    est = VolMaxDCC(K, hidden=(8,), epochs=1, random_state=0, progress=False)
+    assert [route.start for route in est.prepare(data).routes] == [moved, before]
+    report = est.fit_data(data).report_
+    assert report.start_kind == "plain"  # classes beat those of other items
+    assert "standard scale, plain K-means, rearranged" in [row["setting"] for row in report.compared]
 
 
 def test_a_fit_sets_out_from_it_and_says_so():

@@ -231,7 +231,8 @@ def _unit_power(Z: Floats) -> Floats:
 class Start:
     """A way to start and its labels (N,). plain: those of plain K-means. nll (M,): nats of every answer, cross-validated, or None.
 
-    told: it predicts answers clearly better than one rate for all pairs does. table: what was compared.
+    told: it predicts answers clearly better than one rate for all pairs does. table: what was compared. before: the start whose clusters
+    were rearranged, where folds cannot tell the two apart.
     """
 
     kind: str
@@ -240,6 +241,7 @@ class Start:
     nll: Float64 | None
     told: bool
     table: Rows
+    before: "Start | None" = None
 
     @property
     def name(self) -> str:
@@ -300,6 +302,7 @@ def _rearranged(
 ) -> Start:
     """The start with clusters cut and joined as all answers say, unless that, done in each fold, predicts the answers left out worse, by a standard error.
 
+    Where it does not predict them better by as much either, nets are to tell whether to set out from it.
     made: for each fold, the labels (N,) that the start makes of its answers.
     """
     labels = way.rearranged(start.labels, shown)
@@ -311,7 +314,9 @@ def _rearranged(
     behind = float(nll.mean()) - min(row["nll"] for row in start.table)
     row = {"setting": name_of(kind), "nll": float(nll.mean()), "behind_best": behind, "standard_error": error}
     start = replace(start, table=(*start.table, row))
-    return replace(start, kind=kind, labels=labels, nll=nll) if gain.mean() >= -error else start
+    if gain.mean() < -error:
+        return start
+    return replace(start, kind=kind, labels=labels, nll=nll, before=start if gain.mean() <= error else None)
 
 
 def make_ways(

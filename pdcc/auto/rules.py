@@ -70,18 +70,26 @@ def within_reach(nll: Sequence[Float64], errors_allowed: float = 1.0) -> list[bo
     return [bool((n - best).mean() <= errors_allowed * standard_error(n - best, None)) for n in nll]
 
 
-def choose(names: Sequence[str], nll: Sequence[Float64], prefer: Sequence[float] | None = None) -> Choice:
-    """Of the options within one standard error of the one that predicts best, the one with the highest ``prefer``, or the first.
+def choose(
+    names: Sequence[str],
+    nll: Sequence[Float64],
+    prefer: Sequence[float] | None = None,
+    *,
+    allowed: Sequence[bool] | None = None,
+) -> Choice:
+    """Of the ``allowed`` options within one standard error of the one that predicts best, the one with the highest ``prefer``, or the first.
 
     ``nll[c]`` (M,): of every answer under option c. What is preferred says more where answers say nothing: a volume picks among
     states that answers cannot tell apart (theorem 4.1).
     """
     means = np.array([n.mean() for n in nll])
-    best = int(means.argmin())
+    may = np.ones(len(nll), dtype=bool) if allowed is None else np.array(allowed)
+    best = int(np.where(may, means, np.inf).argmin())
     behind = means - means[best]
     errors = np.array([standard_error(n - nll[best], None) for n in nll])
+    near = may & np.array([(n - nll[best]).mean() <= error for n, error in zip(nll, errors, strict=True)])
     liked = -np.arange(len(nll)) if prefer is None else np.array(prefer)
-    index = int(np.where(within_reach(nll), liked, -np.inf).argmax())
+    index = int(np.where(near, liked, -np.inf).argmax())
     table = tuple(
         {"setting": n, "nll": float(m), "behind_best": float(b), "standard_error": float(e)}
         for n, m, b, e in zip(names, means, behind, errors, strict=True)
