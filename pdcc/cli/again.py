@@ -39,6 +39,7 @@ def go_on(
     """
     from pdcc.data.answers import as_answers
     from pdcc.data.joining import joined
+    from pdcc.data.places import PLACES, place_of, rows_and_files, rows_taken
     from pdcc.data.reading import read_answers
     from pdcc.errors import PairDataError, expect
     from pdcc.estimator import VolMaxDCC
@@ -68,7 +69,7 @@ def go_on(
     old = runs.read_data(earlier, features, same=features is None)
     place, id_column, _ = runs.features_of(earlier, body)
     place = place if features is None else features
-    data, reads = old, []
+    data, reads, places = old, [], list(body.get(PLACES, []))
     for file in added:
         how = {"id_field": id_column, **reading}
         read = read_answers(file, item_ids=old.item_ids, random_state=options["random_state"], **how)
@@ -84,6 +85,7 @@ def go_on(
             logger.warning("%s: %d %s: they count twice.", file, found.n_repeated, what)
         data = found.data
         reads.append(read)
+        places.append(place_of(file, rows_taken(read), found.kept))
     plan = runs.Source.of(place, added[0], id_column, reading).going_on(body, added[1:])
     runs.check_apart(output, [place, *added])
     before = estimator.fitted_
@@ -96,7 +98,10 @@ def go_on(
         estimator.refit_data(data, checkpoints=output / runs.CHECKPOINTS)
         if rank() == 0:
             whole = _all_read(runs.reading_of(earlier), reads)
-            runs.finish(output, *estimator.described(), data, plan, options, read=whole)
+            tensors, description = estimator.described()
+            if rows_and_files(places, len(data)) is not None:
+                description[PLACES] = places
+            runs.finish(output, tensors, description, data, plan, options, read=whole)
     say(str(estimator.report_))
     say(str(estimator.changes_))
     if accuracy and estimator.changes_ is not None:

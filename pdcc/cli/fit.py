@@ -89,6 +89,7 @@ def fit(
     """
     from pdcc.cli.again import go_on
     from pdcc.data.pairs import PairData, read_both
+    from pdcc.data.places import PLACES, place_of, rows_taken
     from pdcc.errors import expect
     from pdcc.estimator import VolMaxDCC
     from pdcc.storage import run as runs
@@ -140,7 +141,9 @@ def fit(
             return
         estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
         if rank() == 0:
-            runs.finish(output, *estimator.described(), data, source, params, read=read)
+            tensors, description = estimator.described()
+            description[PLACES] = [place_of(pairs, rows_taken(read))]
+            runs.finish(output, tensors, description, data, source, params, read=read)
     named = "" if id_column is None else f" --id-column {id_column}"
     if estimator.selection_ is not None:
         say(estimator.selection_.reason)
