@@ -121,6 +121,27 @@ def test_numbers_are_taken_by_the_whole_column_and_that_is_said(tmp_path):
     assert (read_answers(path, soft=True).soft, read_answers(path, soft=True).notes) == (False, ())
 
 
+@pytest.mark.parametrize("skip", [False, True])
+@pytest.mark.parametrize(
+    ("cells", "soft", "fix"),
+    [
+        ("1 3 5", False, r"'3', '5', beside .*row 1,.*If 1 is different and 5 is the same, write \(grade - 1\) / 4.*--soft"),
+        ("1 3 5", True, r"\(grade - 1\) / 4"),
+        ("yes 5 no", False, r"\(grade - 1\) / 4"),
+        ("1 4 2", False, "Grades from 1, different, to 4, the same, are read with --soft"),
+        ("0 1 2", True, "If 0 is different and 2 is the same, write grade / 2 instead"),
+        ("1 0 2", False, "write grade / 2 instead"),
+        ("-2 1 2", False, r"write \(grade \+ 2\) / 4 instead"),
+    ],
+)  # fmt: skip
+def test_scales_that_are_not_known_are_refused(tmp_path, cells, soft, fix, skip):
+    """Beside a 5, a 1 would be read as the same, and means different: leaving out what cannot be read must not do so."""
+    rows = "".join(f"0,{k + 1},{cell}\n" for k, cell in enumerate(cells.split()))
+    path = written(tmp_path / "a.csv", f"i,j,similar\n{rows}")
+    with pytest.raises(PairDataError, match="0 and 1, or -1 and 1; or, with --soft, probabilities.*" + fix):
+        read_answers(path, soft=soft, skip_unreadable=skip)
+
+
 def test_who_has_no_opinion_may_leave_the_weight_out(tmp_path):
     path = written(tmp_path / "a.csv", "i,j,similar,weight\n0,1,yes,2\n1,2,unsure,\n0,2,no,1\n")
     read = read_answers(path)

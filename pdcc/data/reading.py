@@ -24,8 +24,8 @@ from pdcc.data.formats import (
 )
 from pdcc.data.plain_numbers import read_plain_numbers
 from pdcc.data.records import from_dedupe, from_label_studio
-from pdcc.data.tables import Table, Unreadable, load
-from pdcc.data.words import GRADED, Said, Scale, counted, meanings, number_of, scale_of, text_of
+from pdcc.data.tables import Table, Unreadable, listed, load
+from pdcc.data.words import GRADED, Said, Scale, counted, meanings, number_of, off_scale, scale_of, text_of
 from pdcc.errors import PairDataError
 from pdcc.validation import check_count, check_one_of
 
@@ -136,6 +136,7 @@ def read_answers(
     if soft and found.scale is None:
         scale, taken_as = scale_of(answers, comma=found.comma)
     notes += [] if taken_as is None else [taken_as]
+    _check_scale(file, answers, found, scale)
     said = meanings(answers, scale, comma=found.comma, zero_is_unsure=found.zero_is_unsure)
     parts = {
         name: [text_of(v) for v in column] if name != "similar" else answers for name, column in found.parts.items()
@@ -213,6 +214,21 @@ def _rows(
     if kind == "splink":
         return from_splink(body, columns, ids)
     return from_durel(body, columns) if kind == "durel" else from_table(body, columns)
+
+
+def _check_scale(file: Path, answers: list[str], found: Rows, scale: Scale) -> None:
+    """Raise ``PairDataError`` for numbers above 1 where 1 would be taken as "the same", whatever may be left out."""
+    off = off_scale(answers, scale, comma=found.comma)
+    if off is None:
+        return
+    above, fix = off
+    raise PairDataError(
+        f"{file}, similar",
+        "words, 0 and 1, or -1 and 1; or, with --soft, probabilities from 0 to 1 or grades from 1 to 4",
+        f"the numbers {listed(map(repr, dict.fromkeys(above)))}, beside which 1 may not mean the same",
+        fix,
+        found.rows[next(k for k, text in enumerate(answers) if text in above)],
+    )
 
 
 def _troubles(parts: dict[str, list[str]], said: dict[str, Said], found: Rows) -> list[Unreadable]:

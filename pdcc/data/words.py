@@ -86,6 +86,24 @@ def scale_of(texts: Iterable[str], *, comma: bool) -> tuple[Scale, str | None]:
     return Scale.UNIT, "Numbers are probabilities, from 0, different, to 1, the same."
 
 
+def off_scale(texts: Iterable[str], scale: Scale, *, comma: bool) -> tuple[list[str], str] | None:
+    """The numbers above 1 where ``scale`` takes 1 as "the same", and how to convert all of them; None where there are none.
+
+    Beside 5, say, 1 may well be the grade of "different": taken as "the same" it would turn all answers round.
+    """
+    numbers = {t: n for t in texts if (n := number_of(t, comma=comma)) is not None}
+    above = sorted((t for t, n in numbers.items() if n > 1), key=lambda t: numbers[t])
+    if scale is Scale.GRADES or not above:
+        return None
+    low, high = min(LOWEST, *numbers.values()), max(numbers.values())
+    if scale is Scale.PLAIN and low == LOWEST and high <= HIGHEST:
+        return above, "Grades from 1, different, to 4, the same, are read with --soft (soft=True in Python)."
+    shifted = "grade" if not low else f"(grade {'-' if low > 0 else '+'} {abs(low):g})"
+    fix = f"If {low:g} is different and {high:g} is the same, write {shifted} / {high - low:g} instead of each grade, and read it with --soft (soft=True in Python)."
+    durel = " If 0 is no opinion beside grades from 1 to 4, use --format durel." if not low and high <= HIGHEST else ""
+    return above, fix + durel
+
+
 def meanings(texts: Iterable[str], scale: Scale, *, comma: bool, zero_is_unsure: bool = False) -> dict[str, Said]:
     """What each distinct text means. ``zero_is_unsure``: as DURel has it, 0 is "cannot decide"."""
     distinct = set(texts)
@@ -115,8 +133,7 @@ def _meaning(text: str, scale: Scale, *, comma: bool, signed: bool, zero_is_unsu
         return Said(trouble="0 beside -1, which may mean different or unsure")
     if number in (-1, 0, 1):
         return Said(float(number == 1))
-    graded = 0 < number < 1 or LOWEST < number <= HIGHEST
-    return Said(trouble=GRADED if graded else f"not {scale}")
+    return Said(trouble=GRADED if 0 < number < 1 else f"not {scale}")
 
 
 def counted(texts: Iterable[str]) -> str:
