@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from helpers import pdcc, triples, written
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pdcc import PairAnswers, PairData, PairDataError, VolMaxDCC, read_answers
@@ -50,6 +50,14 @@ NAMES = st.text(
 ).map(lambda s: "n" + s.strip())
 
 
+def _is_utf_8(content: bytes) -> bool:
+    """Whether bytes with accents in Latin-1 are whole letters of UTF-8 too, which is then what they are taken for."""
+    try:
+        return not content.decode("utf-8").isascii()
+    except UnicodeDecodeError:
+        return False
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(
@@ -65,6 +73,7 @@ def test_what_is_written_is_read(tmp_path_factory, rows, how):
     text = io.StringIO(newline="")
     writer = csv.writer(text, delimiter=how["delimiter"], quoting=how["quoting"], lineterminator=how["end"])
     writer.writerows([[row[k] for k in how["order"]] for row in cells])
+    assume(how["encoding"] != "latin-1" or not _is_utf_8(text.getvalue().encode("latin-1")))
     path = written(tmp_path_factory.mktemp("dialect") / "a.csv", text.getvalue(), how["encoding"])
     bad = [row for row, (_, _, s, _) in enumerate(rows) if s == "maybe"]
     if bad:
