@@ -151,6 +151,41 @@ def test_scales_that_are_not_known_are_refused(tmp_path, cells, soft, fix, skip)
         read_answers(path, soft=soft, skip_unreadable=skip)
 
 
+@pytest.mark.parametrize(
+    ("word", "same"),
+    [
+        ("Same topic", True), ("same person", True), ("Matching", True), ("match: both records", True), ("SIMILAR  enough", True),
+        ("Different segment", False), ("not the same", False), ("Not a match", False), ("No match", False), ("not similar at all", False),
+        ("distinct people", False), ("Ja", True), ("Nein", False), ("oui", True), ("NON", False), ("S\N{LATIN CAPITAL LETTER I WITH ACUTE}", True),
+        ("same topic, different author", None), ("similar but not the same", None), ("not the same, but similar", None),
+        ("same or different", None), ("match: no", None), ("match 0.1", None), ("same?", None), ("same, maybe", None), ("different: false", None),
+        ("not different", None), ("sameness", None), ("same-ish", None), ("topic is the same", None), ("the same", None),
+    ],
+)  # fmt: skip
+def test_texts_that_begin_with_an_answer(tmp_path, word, same):
+    path = tmp_path / "a.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([["i", "j", "similar"], [0, 1, word], [2, 3, "yes"]])
+    if same is None:
+        with pytest.raises(PairDataError, match="row 0, similar"):
+            read_answers(path)
+    else:
+        assert read_answers(path).frame.similar.tolist() == [same, True]
+
+
+def test_unknown_words_are_counted_beside_those_that_are_known(tmp_path):
+    rows = ["gleich", "anders", "gleich", *(f"w{k}" for k in range(9))]
+    text = "i,j,similar\n" + "".join(f"0,{k + 1},{word}\n" for k, word in enumerate(rows))
+    with pytest.raises(PairDataError) as error:
+        read_answers(written(tmp_path / "a.csv", text))
+    said = str(error.value)
+    assert "Not words for an answer: 'gleich' (2), 'anders' (1), 'w0' (1), 'w1' (1), 'w2' (1) or 6 more." in said
+    assert "same, yes, similar, match, true, ...; different, no, dissimilar, " in said
+    assert "skip-unreadable" not in said  # nothing would be left
+    with pytest.raises(PairDataError, match=r"Not words for an answer: .*with --skip-unreadable"):
+        read_answers(written(tmp_path / "b.csv", text + "0,20,yes\n"))
+
+
 def test_who_has_no_opinion_may_leave_the_weight_out(tmp_path):
     path = written(tmp_path / "a.csv", "i,j,similar,weight\n0,1,yes,2\n1,2,unsure,\n0,2,no,1\n")
     read = read_answers(path)

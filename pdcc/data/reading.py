@@ -25,7 +25,20 @@ from pdcc.data.formats import (
 from pdcc.data.plain_numbers import read_plain_numbers
 from pdcc.data.records import from_dedupe, from_label_studio
 from pdcc.data.tables import Table, Unreadable, listed, load
-from pdcc.data.words import GRADED, Said, Scale, counted, meanings, number_of, off_scale, scale_of, text_of
+from pdcc.data.words import (
+    DIFFERENT,
+    GRADED,
+    NO_WORD,
+    SAME,
+    Said,
+    Scale,
+    counted,
+    meanings,
+    number_of,
+    off_scale,
+    scale_of,
+    text_of,
+)
 from pdcc.errors import PairDataError
 from pdcc.validation import check_count, check_one_of
 
@@ -145,7 +158,7 @@ def read_answers(
     bad = sorted([*found.unreadable, *troubles], key=lambda one: one.row)
     n_rows = len(found.rows) + len(found.unreadable)
     if bad and not skip_unreadable:
-        raise _error(file, bad, n_rows, graded=any(said[a].trouble == GRADED for a in answers))
+        raise _error(file, bad, n_rows, [(a, said[a]) for a in answers])
     lost = {one.row for one in troubles}
     good = [k for k, row in enumerate(found.rows) if row not in lost]
     frame = _frame(found, parts, said, good, item_ids)
@@ -269,14 +282,23 @@ def _listed(bad: list[Unreadable]) -> str:
     return "; ".join(f"row {one.row}, {one.found}" for one in bad[:SHOWN]) + more
 
 
-def _error(path: Path, bad: list[Unreadable], n_rows: int, *, graded: bool) -> PairDataError:
-    fix = "Mend these rows, or leave them out with --skip-unreadable (skip_unreadable=True in Python)."
-    if graded:
-        fix = (
-            f"Take graded answers, from 0 to 1 or from 1 to 4, by degrees with --soft (soft=True in Python). Or: {fix}"
+def _error(path: Path, bad: list[Unreadable], n_rows: int, answers: list[tuple[str, Said]]) -> PairDataError:
+    """What is wrong with the rows; ``answers``: each as it was written, and what it comes to."""
+    strange = [text for text, said in answers if said.trouble == NO_WORD]
+    fixes = []
+    if strange:
+        fixes.append(
+            f"Not words for an answer: {counted(strange, most=SHOWN)}. Words that are: {', '.join(SAME[:5])}, ...; {', '.join(DIFFERENT[:5])}, ...; unsure, skip, ... . Write these, or name the column of the answers: --columns similar=NAME (columns=... in Python)."
         )
+    if any(said.trouble == GRADED for _, said in answers):
+        fixes.append("Take graded answers, from 0 to 1 or from 1 to 4, by degrees with --soft (soft=True in Python).")
+    if len(bad) < n_rows and any(said.degree is not None for _, said in answers):
+        either = "Or mend" if fixes else "Mend"
+        fixes.append(f"{either} these rows, or leave them out with --skip-unreadable (skip_unreadable=True in Python).")
     what = f"{len(bad)} that cannot: {_listed(bad)}"
-    return PairDataError(str(path), f"{n_rows} rows that can be read", what, fix, bad[0].row)
+    return PairDataError(
+        str(path), f"{n_rows} rows that can be read", what, " ".join(fixes or ["Mend these rows."]), bad[0].row
+    )
 
 
 def _frame(
