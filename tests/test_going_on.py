@@ -357,15 +357,15 @@ def test_labels_that_stayed_get_one_estimate(monkeypatch):
 
 def test_answers_without_annotators_beside_others_are_said(made, capsys, tmp_path):
     """Before any fit: the second file is not there."""
-    more = pd.read_csv(made / "more.csv").rename(columns={"annotator": "rated_by"})
+    more = pd.read_csv(made / "more.csv").rename(columns={"annotator": "given_by"})
     more.to_csv(tmp_path / "anonymous.csv", index=False)
     words = ["fit", "--from", made / "run", "--add", tmp_path / "anonymous.csv", "--add", tmp_path / "nowhere.csv"]
     assert pdcc(*words, "-o", tmp_path / "new") == 2
     said = capsys.readouterr().err
-    assert "taken as by one annotator, 'unnamed'. Columns that are ignored: rated_by." in said
-    assert "--columns annotator=rated_by." in said
-    for named in (["--columns", "annotator=rated_by"], []):
-        more.rename(columns={} if named else {"rated_by": "who"}).to_csv(tmp_path / "anonymous.csv", index=False)
+    assert "taken as by one annotator, 'unnamed'. Columns that are ignored: given_by." in said
+    assert "--columns annotator=given_by." in said
+    for named in (["--columns", "annotator=given_by"], []):
+        more.rename(columns={} if named else {"given_by": "who"}).to_csv(tmp_path / "anonymous.csv", index=False)
         assert pdcc(*words, "-o", tmp_path / "new", *named) == 2
         assert "unnamed" not in capsys.readouterr().err
 
