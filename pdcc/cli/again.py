@@ -119,9 +119,10 @@ def _columns_told(source: Any) -> dict[str, Any]:
 
 def _read_as_told(file: Path, how: dict[str, Any]) -> "ReadAnswers":
     """Answers read by the columns that the earlier run was told, where the file has these; else by what its own are called."""
+    from pdcc.data.columns import listed
     from pdcc.data.formats import KNOWN
     from pdcc.data.reading import read_answers
-    from pdcc.data.tables import Table, listed, load
+    from pdcc.data.tables import Table, load
     from pdcc.errors import PairDataError
 
     told = how.get("columns")
@@ -151,8 +152,8 @@ def _read_as_told(file: Path, how: dict[str, Any]) -> "ReadAnswers":
 
 def _warn_unnamed(file: Path, ignored: tuple[str, ...]) -> None:
     """Say that answers are taken as one unknown annotator's, where those of the earlier run are not."""
+    from pdcc.data.columns import listed
     from pdcc.data.joining import UNNAMED
-    from pdcc.data.tables import listed
 
     columns = f" Columns that are ignored: {listed(ignored)}." if ignored else ""
     logger.warning(

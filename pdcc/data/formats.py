@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from pdcc.arrays import Ints
+from pdcc.data.columns import listed
 from pdcc.data.dialect import ANNOTATORS, ANSWERS, ENDS
 from pdcc.data.guesses import column_in_words, marked_pair, may_be_annotators
-from pdcc.data.tables import Table, Unreadable, listed
+from pdcc.data.tables import Table, Unreadable
 from pdcc.data.words import Scale, text_of
 from pdcc.errors import PairDataError
 

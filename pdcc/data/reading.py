@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pdcc.arrays import Ints
 from pdcc.data.chosen import is_known
+from pdcc.data.columns import listed
 from pdcc.data.formats import (
     KNOWN,
     PARTS,
@@ -24,7 +25,7 @@ from pdcc.data.formats import (
 )
 from pdcc.data.plain_numbers import read_plain_numbers
 from pdcc.data.records import from_dedupe, from_label_studio
-from pdcc.data.tables import Table, Unreadable, listed, load
+from pdcc.data.tables import Table, Unreadable, load
 from pdcc.data.words import (
     DIFFERENT,
     GRADED,
