@@ -13,10 +13,11 @@ PLACES = "answer_places"
 
 def rows_taken(read: ReadAnswers) -> Ints:
     """The rows of those answers that a fit takes: two different items, and a weight above 0."""
-    taken = read.frame["i"].to_numpy() != read.frame["j"].to_numpy()
+    taken: Bools = np.asarray(read.frame["i"].to_numpy() != read.frame["j"].to_numpy(), dtype=bool)
     if "weight" in read.frame:
         taken &= read.frame["weight"].to_numpy(dtype=np.float32) > 0
-    return read.rows[taken]
+    rows: Ints = read.rows[taken]
+    return rows
 
 
 def place_of(file: Any, rows: Ints, kept: Bools | None = None) -> dict[str, Any]:
