@@ -101,3 +101,34 @@ def test_suggest_draws_pairs_for_someone_to_trust(run, capsys):
     code, _, err = call(capsys, "-q", "suggest", run / "run", "--trusted", "--new")
     assert code == 2
     assert "--trusted: expected neither --aim nor --new" in err
+
+
+def test_audit_counts_rows_as_the_files_have_them(run, capsys, tmp_path):
+    """Beside rows that are unsure, unreadable, of one item or of weight 0, and with a second file of answers."""
+    given = pd.read_csv(run / "pairs.csv").assign(weight=1.0)
+    first, more = given[:200].astype({"similar": object}), given[200:].astype({"similar": object})
+    first.loc[[3, 50], "similar"] = ["unsure", "perhaps"]
+    first.loc[70, "i"] = first.loc[70, "j"]
+    first.loc[90, "weight"] = 0
+    more.loc[210, "similar"] = "skip"
+    first.to_csv(tmp_path / "first.csv", index=False)
+    more.to_csv(tmp_path / "more.csv", index=False)
+    quick = ["--epochs", 2, "--confusion", "pooled", "--volume", 0, "--init", "kmeans", "--scale", "standard"]
+    words = ["fit", run / "features.csv", tmp_path / "first.csv", "-k", 3, "-o", tmp_path / "run", "--id-column", "id"]
+    assert call(capsys, "-q", *words, "--skip-unreadable", *quick)[0] == 0
+    assert call(capsys, "-q", "audit", tmp_path / "run", "-o", tmp_path / "doubtful.csv")[0] == 0
+    table = pd.read_csv(tmp_path / "doubtful.csv")
+    assert "file" not in table
+    assert sorted(table["answer"]) == sorted(set(range(200)) - {3, 50, 70, 90})
+    then = first.loc[table["answer"]]
+    assert (table["i"].tolist(), table["j"].tolist()) == (then["i"].tolist(), then["j"].tolist())
+    words = ["fit", "--from", tmp_path / "run", "--add", tmp_path / "more.csv", "-o", tmp_path / "run2"]
+    assert call(capsys, "-q", *words, "--epochs", 2)[0] == 0
+    assert call(capsys, "-q", "audit", tmp_path / "run2", "-o", tmp_path / "doubtful.csv")[0] == 0
+    table = pd.read_csv(tmp_path / "doubtful.csv").set_index("file")
+    files = {str(tmp_path / "first.csv"): first, str(tmp_path / "more.csv"): more.reset_index(drop=True)}
+    assert set(table.index) == set(files)
+    for file, rows in files.items():
+        then = rows.loc[table.loc[file, "answer"]]
+        assert table.loc[file, "i"].tolist() == then["i"].tolist()
+    assert len(table) == 196 + 99

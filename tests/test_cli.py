@@ -73,11 +73,17 @@ def test_columns_are_found_by_their_names(files, capsys, noisy_blobs, named):
     assert pdcc("fit", files / "x.csv", files / "pairs.csv", "-k", 3, "-o", run, "--epochs", 3, *ids) == 0
     est = VolMaxDCC.load(run)
     assert est.feature_names_in_.tolist() == list("abcd")
-    for name in ("x.csv", "turned.csv"):
-        assert pdcc("predict", run, files / name, "-o", out, *ids) == 0
+    for name, how in (("x.csv", ids), ("turned.csv", ids), ("turned.csv", [])):
+        assert pdcc("predict", run, files / name, "-o", out, *how) == 0
         written = pd.read_csv(out)
+        assert written.item.tolist() == (table.name.tolist() if named else list(range(len(table))))
         assert written.label.tolist() == est.labels_.tolist()
         np.testing.assert_allclose(written[["m0", "m1", "m2"]], est.memberships_, rtol=1e-12)
+    table[list("abcd")].to_csv(files / "nameless.csv", index=False)
+    assert pdcc("predict", run, files / "nameless.csv", "-o", out) == 0
+    assert pd.read_csv(out).item.tolist() == list(range(len(table)))
+    est.save(files / "alone")  # which keeps no id column
+    assert pdcc("predict", files / "alone", files / "nameless.csv", "-o", out) == 0
     assert read_data(run).feature_names == tuple("abcd")
     capsys.readouterr()
     for name, words in {"less.csv": "found no 'b'", "more.csv": "found besides 'price'"}.items():

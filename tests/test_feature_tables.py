@@ -46,6 +46,17 @@ def test_tables_of_items_too(tmp_path):
     assert table["text"].tolist() == ["one, two", "three"]
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_an_unknown_id_column_is_said_beside_how_many_there_are(tmp_path, monkeypatch, ending):
+    """In a table that is read as a whole, and in one that is mapped."""
+    table = pd.DataFrame(np.eye(11), columns=[f"c{k}" for k in range(11)])
+    table.to_csv(tmp_path / "x.csv", index=False)
+    table.to_parquet(tmp_path / "x.parquet")
+    monkeypatch.setattr("pdcc.data.parquet.is_large", lambda shape: True)
+    with pytest.raises(PairDataError, match=r"'customer', which is not among c0, .*, c7 and 3 more"):
+        read_features(tmp_path / f"x.{ending}", id_column="customer")
+
+
 ANSWERS = {
     "our names, numbers": "i,j,similar\n0,1,1\n1,2,0\n",
     "our names, words": "i;j;similar;who\na;b;yes;x\nb;c;no;x\n",

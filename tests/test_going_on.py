@@ -357,15 +357,15 @@ def test_labels_that_stayed_get_one_estimate(monkeypatch):
 
 def test_answers_without_annotators_beside_others_are_said(made, capsys, tmp_path):
     """Before any fit: the second file is not there."""
-    more = pd.read_csv(made / "more.csv").rename(columns={"annotator": "rated_by"})
+    more = pd.read_csv(made / "more.csv").rename(columns={"annotator": "given_by"})
     more.to_csv(tmp_path / "anonymous.csv", index=False)
     words = ["fit", "--from", made / "run", "--add", tmp_path / "anonymous.csv", "--add", tmp_path / "nowhere.csv"]
     assert pdcc(*words, "-o", tmp_path / "new") == 2
     said = capsys.readouterr().err
-    assert "taken as by one annotator, 'unnamed'. Columns that are ignored: rated_by." in said
-    assert "--columns annotator=rated_by." in said
-    for named in (["--columns", "annotator=rated_by"], []):
-        more.rename(columns={} if named else {"rated_by": "who"}).to_csv(tmp_path / "anonymous.csv", index=False)
+    assert "taken as by one annotator, 'unnamed'. Columns that are ignored: given_by." in said
+    assert "--columns annotator=given_by." in said
+    for named in (["--columns", "annotator=given_by"], []):
+        more.rename(columns={} if named else {"given_by": "who"}).to_csv(tmp_path / "anonymous.csv", index=False)
         assert pdcc(*words, "-o", tmp_path / "new", *named) == 2
         assert "unnamed" not in capsys.readouterr().err
 
@@ -391,3 +391,28 @@ def test_a_machine_answers_for_a_run_which_goes_on(made, capsys, tmp_path, monke
     data = runs.read_data(tmp_path / "run2")
     assert data.annotator_names == ("ann", "bob", "rules:sign")
     assert len(data) == M_OLD + len(pairs)
+
+
+def test_columns_are_as_the_earlier_run_was_told(made, capsys, tmp_path):
+    """Through two runs; a file with other columns is read by its own, or the error says what was told."""
+    names = {"i": "Links", "j": "Rechts", "similar": "Antwort", "annotator": "Wer"}
+    told = "i=Links,j=Rechts,similar=Antwort,annotator=Wer"
+    first, more = (pd.read_csv(made / name).rename(columns=names) for name in ("pairs.csv", "more.csv"))
+    first.to_csv(tmp_path / "pairs.csv", index=False)
+    more[:40].to_csv(tmp_path / "more.csv", index=False)
+    more[40:80].to_csv(tmp_path / "again.csv", index=False)
+    words = ["fit", made / "features.csv", tmp_path / "pairs.csv", "-k", 3, "--id-column", "id", *QUICK]
+    assert pdcc("-q", *words, "-o", tmp_path / "run", "--columns", told) == 0
+    for run, file in (("run", "more.csv"), ("run2", "again.csv")):
+        words = ["fit", "--from", tmp_path / run, "--add", tmp_path / file, "--epochs", 1]
+        assert pdcc(*words, "-o", tmp_path / ("run2" if run == "run" else "run3")) == 0
+        assert f"read by the columns that the earlier run was told: --columns {told}." in capsys.readouterr().err
+    data = runs.read_data(tmp_path / "run3")
+    assert (len(data), data.annotator_names) == (280, ("ann", "bob"))
+    more.drop(columns="Antwort").to_csv(tmp_path / "odd.csv", index=False)
+    words = ["fit", "--from", tmp_path / "run2", "-o", tmp_path / "new", "--add"]
+    assert pdcc(*words, tmp_path / "odd.csv") == 2
+    said = capsys.readouterr().err
+    assert f"told, --columns {told}, or such as i, j, similar, found the columns Links, Rechts, Wer." in said
+    assert pdcc(*words, made / "more.csv", "--add", tmp_path / "odd.csv") == 2
+    assert f"more.csv: has other columns than the earlier run was told (--columns {told})." in capsys.readouterr().err

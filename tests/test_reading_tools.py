@@ -70,7 +70,7 @@ def test_durel():
     assert read.unsure[["row", "i", "j", "similar"]].to_numpy().tolist() == [[2, "use-2", "use-3", "0"]]
     assert "1 answer is '0': kept out of the likelihood." in read.notes
     assert "Columns that are ignored: comment, lemma." in read.notes
-    with pytest.raises(PairDataError, match=r"row 3, similar: '2.0', a graded answer.*--soft"):
+    with pytest.raises(PairDataError, match=r"write grade / 4 .*beside grades from 1 to 4, use --format durel"):
         read_answers(FILES / "durel_judgments.csv", format="csv")
 
 

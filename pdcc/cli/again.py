@@ -39,6 +39,7 @@ def go_on(
     """
     from pdcc.data.answers import as_answers
     from pdcc.data.joining import joined
+    from pdcc.data.places import PLACES, place_of, rows_and_files, rows_taken
     from pdcc.data.reading import read_answers
     from pdcc.errors import PairDataError, expect
     from pdcc.estimator import VolMaxDCC
@@ -60,7 +61,7 @@ def go_on(
     K = estimator.n_clusters_
     if clusters not in (None, "auto", str(K)):
         raise PairDataError("--clusters", f"the {K} of {earlier}, or none", repr(clusters), "Fit anew for another K.")
-    source = body.get("source")
+    source, own_columns = body.get("source"), "columns" in reading
     if pairs is not None and (not isinstance(source, dict) or file_hash(pairs) != source.get("pairs_sha256")):
         raise PairDataError(
             "PAIRS", f"the file that {earlier} was fitted to, or none", f"{pairs}", "Name new answers with --add."
@@ -68,10 +69,11 @@ def go_on(
     old = runs.read_data(earlier, features, same=features is None)
     place, id_column, _ = runs.features_of(earlier, body)
     place = place if features is None else features
-    data, reads = old, []
+    data, reads, places = old, [], list(body.get(PLACES, []))
+    reading = _columns_told(source) | reading
+    how = {"id_field": id_column, "item_ids": old.item_ids, "random_state": options["random_state"], **reading}
     for file in added:
-        how = {"id_field": id_column, **reading}
-        read = read_answers(file, item_ids=old.item_ids, random_state=options["random_state"], **how)
+        read = read_answers(file, **how) if own_columns else _read_as_told(file, how)
         for note in read.notes:
             logger.info(note)
         if data.annotator is not None and "annotator" not in read.frame:
@@ -84,6 +86,7 @@ def go_on(
             logger.warning("%s: %d %s: they count twice.", file, found.n_repeated, what)
         data = found.data
         reads.append(read)
+        places.append(place_of(file, rows_taken(read), found.kept))
     plan = runs.Source.of(place, added[0], id_column, reading).going_on(body, added[1:])
     runs.check_apart(output, [place, *added])
     before = estimator.fitted_
@@ -96,7 +99,10 @@ def go_on(
         estimator.refit_data(data, checkpoints=output / runs.CHECKPOINTS)
         if rank() == 0:
             whole = _all_read(runs.reading_of(earlier), reads)
-            runs.finish(output, *estimator.described(), data, plan, options, read=whole)
+            tensors, description = estimator.described()
+            if rows_and_files(places, len(data)) is not None:
+                description[PLACES] = places
+            runs.finish(output, tensors, description, data, plan, options, read=whole)
     say(str(estimator.report_))
     say(str(estimator.changes_))
     if accuracy and estimator.changes_ is not None:
@@ -104,10 +110,50 @@ def go_on(
     say(f"{estimator.message_}\nRun kept in {output}; {earlier} is as it was.")
 
 
+def _columns_told(source: Any) -> dict[str, Any]:
+    """The option ``columns`` by which the answers of an earlier run were read, where it was given."""
+    reading = source.get("reading") if isinstance(source, dict) else None
+    columns = reading.get("columns") if isinstance(reading, dict) else None
+    return {} if columns is None else {"columns": columns}
+
+
+def _read_as_told(file: Path, how: dict[str, Any]) -> "ReadAnswers":
+    """Answers read by the columns that the earlier run was told, where the file has these; else by what its own are called."""
+    from pdcc.data.columns import listed
+    from pdcc.data.formats import KNOWN
+    from pdcc.data.reading import read_answers
+    from pdcc.data.tables import Table, load
+    from pdcc.errors import PairDataError
+
+    told = how.get("columns")
+    try:
+        read = read_answers(file, **how)
+    except PairDataError as error:
+        if told is None or error.argument != "columns":
+            raise
+    else:
+        if told is not None:
+            logger.info("%s: read by the columns that the earlier run was told: --columns %s.", file, told)
+        return read
+    try:
+        read = read_answers(file, **{**how, "columns": None})
+    except PairDataError as error:
+        if error.argument not in ("pairs table", "columns"):
+            raise
+        body = load(file, KNOWN)
+        found = f"the columns {listed(body.names) or 'none'}" if isinstance(body, Table) else "others"
+        raise PairDataError(
+            str(file), f"the columns that the earlier run was told, --columns {told}, or such as i, j, similar", found,
+            "Say which are which: --columns i=left,j=right,similar=answer.",
+        ) from error  # fmt: skip
+    logger.warning("%s: has other columns than the earlier run was told (--columns %s).", file, told)
+    return read
+
+
 def _warn_unnamed(file: Path, ignored: tuple[str, ...]) -> None:
     """Say that answers are taken as one unknown annotator's, where those of the earlier run are not."""
+    from pdcc.data.columns import listed
     from pdcc.data.joining import UNNAMED
-    from pdcc.data.tables import listed
 
     columns = f" Columns that are ignored: {listed(ignored)}." if ignored else ""
     logger.warning(

@@ -11,6 +11,7 @@ from pdcc.cli.app import Seed, app, say
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pdcc.arrays import Ints
     from pdcc.asking.crossfit import CrossFit
     from pdcc.data.pairs import PairData
     from pdcc.fitted import Fitted
@@ -79,13 +80,20 @@ def audit(
 ) -> None:
     """Say which answers of RUN are probably wrong, the most doubtful first: each is judged by fits that did not see it.
 
+    Columns: answer (its row in the file of answers, counted from 0 without the header, with all rows of the file; a run that knows no rows counts its
+    own answers), file (which file, where there are several), i, j, similar, annotator (where known), expected (the probability of being called similar),
+    same (of being of one class), wrong (that the answer is wrong), cluster_i, cluster_j (where the items are believed to be), reason.
+
     Example: pdcc audit run -o doubtful.csv
     """
     target, _, table = _audited(run, features, output, seed)
     say(
         f"About {table['wrong'].sum():,.0f} of {len(table):,} answers are wrong; {int((table['wrong'] > 0.5).sum()):,} more likely so than not."
     )
-    table.insert(0, "answer", range(len(table)))
+    rows, files = _places(run, len(table))
+    table.insert(0, "answer", rows)
+    if len(set(files)) > 1:
+        table.insert(1, "file", files)
     _give(table.sort_values("wrong", ascending=False, kind="stable"), target, output, safe_csv)
 
 
@@ -140,6 +148,17 @@ def _audited(
     target = _target(run, features, output)
     fitted, data, found = _cross_fitted(run, features, seed)
     return target, data, audit_answers(fitted, data, found=found)
+
+
+def _places(run: Path, n_answers: int) -> "tuple[Ints, list[str]]":
+    """The row of each answer of RUN and its file; where the run does not know, numbers of its answers and no file."""
+    import numpy as np
+
+    from pdcc.data.places import PLACES, rows_and_files
+    from pdcc.storage.model import read_description
+
+    found = rows_and_files(read_description(run).get(PLACES, []), n_answers)
+    return (np.arange(n_answers), []) if found is None else found
 
 
 def _to_trust(run: Path, features: Path | None, n: int, seed: int) -> "pd.DataFrame":

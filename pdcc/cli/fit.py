@@ -89,6 +89,7 @@ def fit(
     """
     from pdcc.cli.again import go_on
     from pdcc.data.pairs import PairData, read_both
+    from pdcc.data.places import PLACES, place_of, rows_taken
     from pdcc.errors import expect
     from pdcc.estimator import VolMaxDCC
     from pdcc.storage import run as runs
@@ -140,8 +141,9 @@ def fit(
             return
         estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
         if rank() == 0:
-            runs.finish(output, *estimator.described(), data, source, params, read=read)
-    named = "" if id_column is None else f" --id-column {id_column}"
+            tensors, description = estimator.described()
+            description[PLACES] = [place_of(pairs, rows_taken(read))]
+            runs.finish(output, tensors, description, data, source, params, read=read)
     if estimator.selection_ is not None:
         say(estimator.selection_.reason)
     say(str(estimator.report_))
@@ -153,7 +155,7 @@ def fit(
     left += [(len(read.unsure), "unsure" if unsure == "drop" else "unsure, each as 0.5")]
     more = ", ".join(f"{n} {what}" for n, what in left if n or what == "self-pairs dropped")
     say(f"{len(data)} answers about {data.n_items} items ({more}). {estimator.message_}")
-    say(f"Run kept in {output}. Memberships of any items: pdcc predict {output} {features} -o memberships.csv{named}")
+    say(f"Run kept in {output}. Memberships of any items: pdcc predict {output} {features} -o memberships.csv")
 
 
 @app.command()
@@ -163,7 +165,12 @@ def predict(
     output: Annotated[
         Path, typer.Option("--output", "-o", help="CSV to write: item, label, and one membership per cluster.")
     ],
-    id_column: IdColumn = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option(
+            "--id-column", help="Column of a feature table that names the items (that of the fit, where it is there)."
+        ),
+    ] = None,
     safe_csv: Annotated[
         bool,
         typer.Option("--safe-csv", help="Put ' before ids that a spreadsheet would take for a formula (= + - @)."),
@@ -189,7 +196,9 @@ def predict(
 
     target = check_output(output, [features])
     estimator = VolMaxDCC.load(run)
-    X, ids = read_features(features, id_column=id_column, beside=run)
+    X, ids = (
+        _read_named(run, features) if id_column is None else read_features(features, id_column=id_column, beside=run)
+    )
     if (column_names(X) is None) == hasattr(estimator, "feature_names_in_"):
         logging.getLogger(__name__).warning(
             "%s: columns have names here or in the fit, not in both; their order is taken as it is", features
@@ -208,6 +217,23 @@ def predict(
 
     write_atomic(target, (lines(begin) for begin in range(0, len(F), LINES_AT_ONCE)))
     say(f"Memberships of {len(F)} items in {output}.")
+
+
+def _read_named(run: Path, features: Path) -> tuple[Any, Any]:
+    """Features, and ids by the id column of the fit where the file has one of that name; else None."""
+    from pdcc.data.io import read_features
+    from pdcc.errors import PairDataError
+    from pdcc.storage.model import read_description
+
+    source = read_description(run).get("source")
+    own = source.get("id_column") if isinstance(source, dict) else None
+    if own is not None:
+        try:
+            return read_features(features, id_column=own, beside=run)
+        except PairDataError as error:
+            if error.argument != "id column":
+                raise
+    return read_features(features, beside=run)
 
 
 def _number_or_auto(name: str, value: str, kind: Callable[[str], float] = float) -> float | str:

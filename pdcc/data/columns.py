@@ -1,13 +1,19 @@
 """Names of features: taken from a table's columns, and new items put into the order of the fitted ones."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pdcc.errors import PairDataError
 
 # So many names are shown of a long list.
 SHOWN = 5
+
+
+def listed(names: Iterable[str], most: int = 8) -> str:
+    """Names for people."""
+    every = list(names)
+    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")
 
 
 def column_names(X: Any) -> tuple[str, ...] | None:

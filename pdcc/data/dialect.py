@@ -33,6 +33,8 @@ ANSWERS = (
     "decision",
     "verdict",
     "clerical_match_score",
+    "is_same",
+    "is_match",
 )
 ANNOTATORS = (
     "annotator",
@@ -47,6 +49,13 @@ ANNOTATORS = (
     "worker_id",
     "rater_id",
     "user_id",
+    "reviewer",
+    "labeler",
+    "labeller",
+    "rated_by",
+    "answered_by",
+    "annotated_by",
+    "employee",
 )
 
 

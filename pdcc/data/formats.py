@@ -2,13 +2,16 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from shlex import quote
 from typing import Any
 
 import numpy as np
 
 from pdcc.arrays import Ints
+from pdcc.data.columns import listed
 from pdcc.data.dialect import ANNOTATORS, ANSWERS, ENDS
-from pdcc.data.tables import Table, Unreadable, listed
+from pdcc.data.guesses import column_in_words, marked_pair, may_be_annotators
+from pdcc.data.tables import Table, Unreadable
 from pdcc.data.words import Scale, text_of
 from pdcc.errors import PairDataError
 
@@ -66,7 +69,7 @@ def format_of(body: Table | Any) -> tuple[str, str]:
 
 def from_table(table: Table, columns: Mapping[str, str]) -> Rows:
     """A table with a row for each answer; ``columns`` says which column is i, j, similar, annotator, weight or chosen_by, where that is no guess."""
-    chosen = chosen_columns(table, columns)
+    chosen = _with_guesses(table, chosen_columns(table, columns))
     missing = [part for part in ("i", "j", "similar") if part not in chosen]
     if missing:
         raise PairDataError(
@@ -78,7 +81,7 @@ def from_table(table: Table, columns: Mapping[str, str]) -> Rows:
     guessed = [f"{part} is {name!r}" for part, name in chosen.items() if part not in columns and name != part]
     notes = [*table.notes, *([f"Columns: {', '.join(guessed)}."] if guessed else [])]
     if ignored := tuple(name for name in table.names if name not in chosen.values()):
-        notes.append(f"Columns that are ignored: {listed(ignored)}.")
+        notes.append(f"Columns that are ignored: {listed(ignored)}.{_who(table, ignored, chosen)}")
     parts = {part: table.column(name) for part, name in chosen.items()}
     return Rows(parts, table.rows, table.unreadable, notes, comma=table.comma, ignored=ignored)
 
@@ -108,6 +111,34 @@ def chosen_columns(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
     if "chosen_by" not in chosen:  # a probability of its own may be of anything
         chosen.pop("probability", None)
     return {part: chosen[part] for part in PARTS if part in chosen}
+
+
+def _with_guesses(table: Table, chosen: dict[str, str]) -> dict[str, str]:
+    """The columns as chosen, and the items' and the answers' by what they look like where no name of theirs is known."""
+    out = dict(chosen)
+    if not {"i", "j"} & set(out):
+        pair = marked_pair([name for name in table.names if name not in out.values()])
+        out |= {} if pair is None else dict(zip(("i", "j"), pair, strict=True))
+    if "similar" not in out and {"i", "j"} <= set(out):
+        rest = [
+            (name, cells) for name, cells in zip(table.names, table.columns, strict=True) if name not in out.values()
+        ]
+        found = column_in_words([name for name, _ in rest], [cells for _, cells in rest], table.comma)
+        out |= {} if found is None else {"similar": found}
+    return {part: out[part] for part in PARTS if part in out}
+
+
+def _who(table: Table, ignored: tuple[str, ...], chosen: dict[str, str]) -> str:
+    """Where nobody is known to have answered: which of the ignored columns may say so."""
+    if "annotator" in chosen:
+        return ""
+    cells = dict(zip(table.names, table.columns, strict=True))
+    names = [name for name in ignored if may_be_annotators(cells[name], table.comma)]
+    if not names:
+        return ""
+    which = repr(names[0]) if len(names) == 1 else f"one of {listed(map(repr, names))}"
+    told = quote(f"annotator={names[0] if len(names) == 1 else 'NAME'}")
+    return f" If {which} names who answered: --columns {told}."
 
 
 def from_durel(table: Table, columns: Mapping[str, str]) -> Rows:

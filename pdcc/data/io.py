@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import load_npz
 
 from pdcc.arrays import Features
+from pdcc.data.columns import listed
 from pdcc.data.dialect import check_no_answers, delimiter_in, with_decimal_commas
 from pdcc.data.parquet import read_large_parquet
 from pdcc.errors import PairDataError
@@ -66,7 +67,7 @@ def read_features(
             raise PairDataError(
                 "id column",
                 f"a column of {path.name}",
-                f"{id_column!r}, which is not among {', '.join(map(str, table.columns[:8]))}",
+                f"{id_column!r}, which is not among {listed(map(str, table.columns))}",
                 "Name one that is.",
             )
         return table.drop(columns=id_column), table[id_column].to_numpy(dtype=object)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pdcc.arrays import Ints
+from pdcc.arrays import Bools, Ints
 from pdcc.data.answers import PairAnswers
 from pdcc.data.degrees import Judged, counts, degree
 from pdcc.data.pairs import PairData
@@ -18,11 +18,12 @@ UNNAMED = "unnamed"
 
 @dataclass(frozen=True)
 class Joined:
-    """The answers together. n_known: how many of those added are the earlier ones again, and count once; n_repeated: how many say the same as an earlier one by the same annotator, and count twice."""
+    """The answers together. n_known: how many of those added are the earlier ones again, and count once; n_repeated: how many say the same as an earlier one by the same annotator, and count twice. kept: which of those added are in it, (M,)."""
 
     data: PairData
     n_known: int
     n_repeated: int
+    kept: Bools
 
 
 def joined(earlier: PairData, added: PairAnswers) -> Joined:
@@ -64,7 +65,7 @@ def joined(earlier: PairData, added: PairAnswers) -> Joined:
         self_pairs=earlier.self_pairs + added.self_pairs,
         weightless=earlier.weightless + added.weightless,
     )
-    return Joined(data.plain(), int((~keep).sum()), repeated)
+    return Joined(data.plain(), int((~keep).sum()), repeated, keep)
 
 
 def _annotators(earlier: PairData, added: PairAnswers) -> tuple[Ints | None, tuple[Any, ...]]:

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pdcc.arrays import Ints
+from pdcc.data.columns import listed
 from pdcc.data.dialect import check_no_answers
 from pdcc.errors import PairDataError
 from pdcc.frames import check_frame
@@ -74,7 +75,7 @@ def read_large_parquet(
             return None
         if id_column is not None and id_column not in names:
             raise PairDataError(
-                "id column", f"a column of {path.name}", f"{id_column!r}, which is not among {', '.join(names[:8])}", "Name one that is.",
+                "id column", f"a column of {path.name}", f"{id_column!r}, which is not among {listed(names)}", "Name one that is.",
             )  # fmt: skip
         ids = None if id_column is None else file.read(columns=[id_column]).column(0).to_pandas().to_numpy(dtype=object)
         home = path if beside is None else beside

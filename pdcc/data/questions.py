@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from pdcc.arrays import Ints
+from pdcc.data.columns import listed
 from pdcc.data.formats import KNOWN, chosen_columns
 from pdcc.data.names import check_ids, look_up
 from pdcc.data.reading import as_named
-from pdcc.data.tables import Table, listed, load
+from pdcc.data.tables import Table, load
 from pdcc.data.words import text_of
 from pdcc.errors import PairDataError
 from pdcc.validation import check_pairs

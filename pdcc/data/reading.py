@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pdcc.arrays import Ints
 from pdcc.data.chosen import is_known
+from pdcc.data.columns import listed
 from pdcc.data.formats import (
     KNOWN,
     PARTS,
@@ -25,7 +26,20 @@ from pdcc.data.formats import (
 from pdcc.data.plain_numbers import read_plain_numbers
 from pdcc.data.records import from_dedupe, from_label_studio
 from pdcc.data.tables import Table, Unreadable, load
-from pdcc.data.words import GRADED, Said, Scale, counted, meanings, number_of, scale_of, text_of
+from pdcc.data.words import (
+    DIFFERENT,
+    GRADED,
+    NO_WORD,
+    SAME,
+    Said,
+    Scale,
+    counted,
+    meanings,
+    number_of,
+    off_scale,
+    scale_of,
+    text_of,
+)
 from pdcc.errors import PairDataError
 from pdcc.validation import check_count, check_one_of
 
@@ -136,6 +150,7 @@ def read_answers(
     if soft and found.scale is None:
         scale, taken_as = scale_of(answers, comma=found.comma)
     notes += [] if taken_as is None else [taken_as]
+    _check_scale(file, answers, found, scale)
     said = meanings(answers, scale, comma=found.comma, zero_is_unsure=found.zero_is_unsure)
     parts = {
         name: [text_of(v) for v in column] if name != "similar" else answers for name, column in found.parts.items()
@@ -144,7 +159,7 @@ def read_answers(
     bad = sorted([*found.unreadable, *troubles], key=lambda one: one.row)
     n_rows = len(found.rows) + len(found.unreadable)
     if bad and not skip_unreadable:
-        raise _error(file, bad, n_rows, graded=any(said[a].trouble == GRADED for a in answers))
+        raise _error(file, bad, n_rows, [(a, said[a]) for a in answers])
     lost = {one.row for one in troubles}
     good = [k for k, row in enumerate(found.rows) if row not in lost]
     frame = _frame(found, parts, said, good, item_ids)
@@ -215,6 +230,21 @@ def _rows(
     return from_durel(body, columns) if kind == "durel" else from_table(body, columns)
 
 
+def _check_scale(file: Path, answers: list[str], found: Rows, scale: Scale) -> None:
+    """Raise ``PairDataError`` for numbers above 1 where 1 would be taken as "the same", whatever may be left out."""
+    off = off_scale(answers, scale, comma=found.comma)
+    if off is None:
+        return
+    above, fix = off
+    raise PairDataError(
+        f"{file}, similar",
+        "words, 0 and 1, or -1 and 1; or, with --soft, probabilities from 0 to 1 or grades from 1 to 4",
+        f"the numbers {listed(map(repr, dict.fromkeys(above)))}, beside which 1 may not mean the same",
+        fix,
+        found.rows[next(k for k, text in enumerate(answers) if text in above)],
+    )
+
+
 def _troubles(parts: dict[str, list[str]], said: dict[str, Said], found: Rows) -> list[Unreadable]:
     """Rows with a cell that cannot be used, and which."""
     out = []
@@ -253,14 +283,23 @@ def _listed(bad: list[Unreadable]) -> str:
     return "; ".join(f"row {one.row}, {one.found}" for one in bad[:SHOWN]) + more
 
 
-def _error(path: Path, bad: list[Unreadable], n_rows: int, *, graded: bool) -> PairDataError:
-    fix = "Mend these rows, or leave them out with --skip-unreadable (skip_unreadable=True in Python)."
-    if graded:
-        fix = (
-            f"Take graded answers, from 0 to 1 or from 1 to 4, by degrees with --soft (soft=True in Python). Or: {fix}"
+def _error(path: Path, bad: list[Unreadable], n_rows: int, answers: list[tuple[str, Said]]) -> PairDataError:
+    """What is wrong with the rows; ``answers``: each as it was written, and what it comes to."""
+    strange = [text for text, said in answers if said.trouble == NO_WORD]
+    fixes = []
+    if strange:
+        fixes.append(
+            f"Not words for an answer: {counted(strange, most=SHOWN)}. Words that are: {', '.join(SAME[:5])}, ...; {', '.join(DIFFERENT[:5])}, ...; unsure, skip, ... . Write these, or name the column of the answers: --columns similar=NAME (columns=... in Python)."
         )
+    if any(said.trouble == GRADED for _, said in answers):
+        fixes.append("Take graded answers, from 0 to 1 or from 1 to 4, by degrees with --soft (soft=True in Python).")
+    if len(bad) < n_rows and any(said.degree is not None for _, said in answers):
+        either = "Or mend" if fixes else "Mend"
+        fixes.append(f"{either} these rows, or leave them out with --skip-unreadable (skip_unreadable=True in Python).")
     what = f"{len(bad)} that cannot: {_listed(bad)}"
-    return PairDataError(str(path), f"{n_rows} rows that can be read", what, fix, bad[0].row)
+    return PairDataError(
+        str(path), f"{n_rows} rows that can be read", what, " ".join(fixes or ["Mend these rows."]), bad[0].row
+    )
 
 
 def _frame(

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
+from pdcc.data.columns import listed
 from pdcc.data.dialect import ENDS
 from pdcc.data.formats import Rows
-from pdcc.data.tables import Unreadable, listed
+from pdcc.data.tables import Unreadable
 from pdcc.data.words import text_of
 from pdcc.errors import PairDataError
 

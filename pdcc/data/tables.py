@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,9 +139,3 @@ def _parsed(text: str, delimiter: str, *, quoted: bool) -> tuple[list[str], list
     finally:
         csv.field_size_limit(before)
     return (lines[0], lines[1:]) if lines else ([], [])
-
-
-def listed(names: Iterable[str], most: int = 8) -> str:
-    """Names for people."""
-    every = list(names)
-    return ", ".join(every[:most]) + (f" and {len(every) - most} more" if len(every) > most else "")

@@ -10,15 +10,29 @@ from typing import Any
 
 import pandas as pd
 
-SAME = ("yes", "y", "same", "similar", "match", "true", "t", "must-link", "must link", "must_link", "mustlink")
+SAME = (
+    "same", "yes", "similar", "match", "true", "y", "t", "must-link", "must link", "must_link", "mustlink",
+    "ja", "oui", "si", "s\N{LATIN SMALL LETTER I WITH ACUTE}",
+)  # fmt: skip
 DIFFERENT = (
-    "no", "n", "different", "dissimilar", "distinct", "false", "f", "cannot-link", "cannot link", "cannot_link", "cannotlink",
+    "different", "no", "dissimilar", "distinct", "false", "n", "f", "cannot-link", "cannot link", "cannot_link", "cannotlink",
+    "nein", "non",
 )  # fmt: skip
 # An empty cell is how most tools write a question that was skipped.
 UNSURE = (
     "", "unsure", "not sure", "uncertain", "undecided", "unknown", "skip", "skipped", "?", "-", "don't know", "dont know",
     "do not know", "idk", "cannot decide", "can't decide", "cant decide", "can not decide", "na", "n/a", "nan", "null", "none",
 )  # fmt: skip
+# Texts that begin so, such as "Same topic" and "not the same": what they say, unless they also hold a word of ``HEDGED``.
+SAYS_SAME = re.compile(r"(same|similar|match|matching)(?![\w'-])")
+SAYS_DIFFERENT = re.compile(
+    r"(different|dissimilar|distinct|(not|no)( the| a)? (same|similar|match|matching))(?![\w'-])"
+)
+# The opposite, doubt, or a number of its own, as in "match 0.2".
+HEDGED = re.compile(
+    r"[0-9?]|n't\b|\b(yes|no|not|non|never|true|false|same|similar|match|matching|different|dissimilar|distinct|mismatch|unlike"
+    r"|cannot|unsure|uncertain|unclear|unknown|undecided|maybe|perhaps|possibly|or)\b"
+)
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 # The grades of DURel: 1 unrelated, 2 distantly related, 3 closely related, 4 identical.
 LOWEST, HIGHEST = 1, 4
@@ -45,7 +59,7 @@ class Said:
         return self.degree is None and self.trouble is None
 
 
-GRADED = "a graded answer"
+GRADED, NO_WORD = "a graded answer", "not a word for an answer"
 
 
 def text_of(value: Any) -> str:
@@ -86,6 +100,24 @@ def scale_of(texts: Iterable[str], *, comma: bool) -> tuple[Scale, str | None]:
     return Scale.UNIT, "Numbers are probabilities, from 0, different, to 1, the same."
 
 
+def off_scale(texts: Iterable[str], scale: Scale, *, comma: bool) -> tuple[list[str], str] | None:
+    """The numbers above 1 where ``scale`` takes 1 as "the same", and how to convert all of them; None where there are none.
+
+    Beside 5, say, 1 may well be the grade of "different": taken as "the same" it would turn all answers round.
+    """
+    numbers = {t: n for t in texts if (n := number_of(t, comma=comma)) is not None}
+    above = sorted((t for t, n in numbers.items() if n > 1), key=lambda t: numbers[t])
+    if scale is Scale.GRADES or not above:
+        return None
+    low, high = min(LOWEST, *numbers.values()), max(numbers.values())
+    if scale is Scale.PLAIN and low == LOWEST and high <= HIGHEST:
+        return above, "Grades from 1, different, to 4, the same, are read with --soft (soft=True in Python)."
+    shifted = "grade" if not low else f"(grade {'-' if low > 0 else '+'} {abs(low):g})"
+    fix = f"If {low:g} is different and {high:g} is the same, write {shifted} / {high - low:g} instead of each grade, and read it with --soft (soft=True in Python)."
+    durel = " If 0 is no opinion beside grades from 1 to 4, use --format durel." if not low and high <= HIGHEST else ""
+    return above, fix + durel
+
+
 def meanings(texts: Iterable[str], scale: Scale, *, comma: bool, zero_is_unsure: bool = False) -> dict[str, Said]:
     """What each distinct text means. ``zero_is_unsure``: as DURel has it, 0 is "cannot decide"."""
     distinct = set(texts)
@@ -103,7 +135,8 @@ def _meaning(text: str, scale: Scale, *, comma: bool, signed: bool, zero_is_unsu
         return Said(0.0)
     number = number_of(text, comma=comma)
     if number is None:
-        return Said(trouble="not a word for an answer")
+        degree = _beginning(word)
+        return Said(trouble=NO_WORD) if degree is None else Said(degree)
     if number == 0 and zero_is_unsure:
         return Said()
     if scale is Scale.GRADES:
@@ -115,15 +148,24 @@ def _meaning(text: str, scale: Scale, *, comma: bool, signed: bool, zero_is_unsu
         return Said(trouble="0 beside -1, which may mean different or unsure")
     if number in (-1, 0, 1):
         return Said(float(number == 1))
-    graded = 0 < number < 1 or LOWEST < number <= HIGHEST
-    return Said(trouble=GRADED if graded else f"not {scale}")
+    return Said(trouble=GRADED if 0 < number < 1 else f"not {scale}")
 
 
-def counted(texts: Iterable[str]) -> str:
-    """Texts and how often each occurs, for people: 'unsure', or 'unsure' (10) or empty (2)."""
+def _beginning(word: str) -> float | None:
+    """What a text says that begins with a word for an answer; None where it does not, or the rest may take it back."""
+    for says, degree in ((SAYS_DIFFERENT, 0.0), (SAYS_SAME, 1.0)):
+        if (found := says.match(word)) and not HEDGED.search(word[found.end() :]):
+            return degree
+    return None
+
+
+def counted(texts: Iterable[str], *, most: int | None = None) -> str:
+    """Texts and how often each occurs, at ``most`` so many, for people: 'unsure', or 'unsure' (10) or empty (2)."""
     found = Counter(texts).most_common()
-    names = [repr(text) if text else "empty" for text, _ in found]
+    names = [f"{text!r:.60}" if text else "empty" for text, _ in found]
     if len(found) == 1:
         return names[0]
     shown = [f"{name} ({n})" for name, (_, n) in zip(names, found, strict=True)]
+    if most is not None and len(shown) > most:
+        shown = [*shown[:most], f"{len(shown) - most} more"]
     return ", ".join(shown[:-1]) + f" or {shown[-1]}"

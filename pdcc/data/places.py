@@ -1,0 +1,36 @@
+"""Where answers stood: of each answer of a fit, the file that it came from and its row there."""
+
+from typing import Any
+
+import numpy as np
+
+from pdcc.arrays import Bools, Ints
+from pdcc.data.reading import ReadAnswers
+
+# What run.json calls them.
+PLACES = "answer_places"
+
+
+def rows_taken(read: ReadAnswers) -> Ints:
+    """The rows of those answers that a fit takes: two different items, and a weight above 0."""
+    taken: Bools = np.asarray(read.frame["i"].to_numpy() != read.frame["j"].to_numpy(), dtype=bool)
+    if "weight" in read.frame:
+        taken &= read.frame["weight"].to_numpy(dtype=np.float32) > 0
+    rows: Ints = read.rows[taken]
+    return rows
+
+
+def place_of(file: Any, rows: Ints, kept: Bools | None = None) -> dict[str, Any]:
+    """A file and the rows of its answers, in their order, as plain JSON: from each first row to the last one in a sequence, both included."""
+    rows = rows if kept is None else rows[kept]
+    parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else []
+    return {"file": str(file), "rows": [[int(part[0]), int(part[-1])] for part in parts]}
+
+
+def rows_and_files(places: list[dict[str, Any]], n_answers: int) -> tuple[Ints, list[str]] | None:
+    """The row of each of the answers, (M,), and its file; None where the places are not those of so many answers."""
+    spans = [(place["file"], first, last) for place in places for first, last in place["rows"]]
+    if not spans or sum(last - first + 1 for _, first, last in spans) != n_answers:
+        return None
+    rows = np.concatenate([np.arange(first, last + 1) for _, first, last in spans])
+    return rows, [file for file, first, last in spans for _ in range(first, last + 1)]
