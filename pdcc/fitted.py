@@ -37,7 +37,7 @@ class Usefulness:
     held_out, constant, kmeans: nats per held-out answer of the fit, of one rate for all pairs, of plain K-means; None where
     nothing was held out or no K-means was made. sizes: items per cluster. within, across: how often answers say "similar" of
     pairs within clusters, and across them. trouble: what is wrong, a sentence each; empty if nothing is. fell_back: why
-    something else was kept than what was trained first, or None. mixed: clusters that answers contradict, a sentence each.
+    something else was kept than what was trained first, or None. mixed: clusters that may hold two classes, a sentence each.
     """
 
     held_out: float | None
@@ -118,10 +118,13 @@ class FitReport:
             tried = (
                 "One rate for all pairs predicts held-out answers as well: ask more pairs before trusting any of it."
             )
+        elif self.useful.mixed:
+            tried = (
+                " ".join(self.useful.mixed)
+                + " Fit more clusters, or fit again with another random_state, or ask about items there."
+            )
         elif self.useful.doubtful:
             tried = "Answers contradict these clusters more often than people usually err: the features may not show what was asked about. Look at a few pairs before trusting more."
-        elif self.useful.mixed:
-            tried = " ".join(self.useful.mixed) + " Ask about items there, or fit again with another random_state."
         elif self.useful.kmeans is not None and self.useful.held_out > self.useful.kmeans:
             tried = "Plain K-means predicts held-out answers as well: ask more pairs before trusting more than it."
         return f"{self.start}; {self.chosen}: {self.reason}.\n{self.useful}\n{tried}"

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pdcc.accuracy.beliefs import Calibration, Judged
 from pdcc.arrays import Ints
-from pdcc.criticism.calibration import holm
+from pdcc.auto.signals import holm
 
 REPLICATES = 200
 

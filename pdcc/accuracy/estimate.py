@@ -6,16 +6,21 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from scipy.optimize import brentq, linear_sum_assignment
+from scipy.stats import binom
 
 from pdcc.accuracy.beliefs import DRAWS, Calibration, Judged, Read, read
 from pdcc.accuracy.dependence import Dependence, dependence
 from pdcc.accuracy.folds import fold_fits
 from pdcc.accuracy.outlook import Outlook, look_ahead
 from pdcc.arrays import Float64, Ints
-from pdcc.auto.signals import Mixed, mixed_clusters
+from pdcc.auto.large import as_rows
+from pdcc.auto.mixed import Mixed, mixed_clusters
+from pdcc.auto.signals import said_similar
 from pdcc.data.pairs import PairData
-from pdcc.fitted import Fitted
+from pdcc.fitted import MOST_WRONG, Fitted
+from pdcc.inference.rows import scaled_items
 
 # Fits to four fifths of the answers are nearest to the fit; those to fewer tell what answers are worth, and leave more of them to judge by.
 SHARES, QUICK = (0.8, 0.5, 0.25), (0.5,)
@@ -29,6 +34,9 @@ CLEANEST = 0.96
 NOTHING = "Pairs within clusters are called similar no more often than pairs across them, by answers that fits did not see: the answers say nothing about these clusters."
 CLEAN = "The answers hardly contradict each other, as when one annotator has labelled every item: they are right or wrong together, and only trusted labels can tell."
 SUGGESTED = "There are too few answers of one kind about pairs drawn at random: suggested ones alone cannot show whether they go wrong together."
+# Pairs of one class that people call similar, at least, if they take at most a share MOST_WRONG of the items for others.
+LEAST_SIMILAR = (1 - MOST_WRONG) ** 2
+DOUBT = "This holds only if people call as few as {rate:.0%} of the pairs of one class similar; they usually call {least:.0%} or more. Else clusters hold several classes each: compare with more clusters, or check a few items (trusted labels)."
 # A set of more labels than this leaves a label open.
 MOST_LABELS = 3
 PUREST = 3
@@ -65,8 +73,8 @@ class LabelReport:
     accuracy: the share of items whose label is right, up to renaming; None where answers depend on each other, and then reason says
     why. agreement: there, the share of items labelled as annotators themselves would, whatever the truth is. precision, recall: of pairs in
     one cluster. items, clusters: one row each. beliefs: (N, K), of every item's class, or, where no
-    claim is made, of what annotators have in mind. folds: (V, N, K), memberships of fits to most of
-    the answers. mixed: clusters that answers contradict, half of which may be wrong.
+    claim is made, of what annotators have in mind. doubt: what the claim rests on, where that is unusual, or None. folds: (V, N, K), memberships of fits to most of
+    the answers. mixed: clusters that may hold two classes.
     """
 
     accuracy: Estimate
@@ -81,6 +89,7 @@ class LabelReport:
     beliefs: Float64
     folds: Float64
     mixed: tuple[Mixed, ...] = ()
+    doubt: str | None = None
 
 
 def judge_labels(
@@ -123,23 +132,49 @@ def judge_labels(
         reason = CLEAN
     if reason is not None:
         found = Calibration(sets, exact=True)
-    share, beliefs, at = _read(found, labels, seed)
-    mixed = mixed_clusters(labels, data, fitted.config.n_clusters)
-    if share.low is not None and mixed:  # of a cluster that holds two classes half may be wrong, and unseen
-        half = float(np.isin(labels, [one.cluster for one in mixed]).mean()) / 2
-        share = replace(share, low=max(0.0, share.low - half))
+    at = _read(found, labels, seed)
+    items = scaled_items(data.features, fitted.scaler, torch.device("cpu"))
+    mixed = mixed_clusters(as_rows(items), labels, data, fitted.config.n_clusters, seed)
+    apart = said_similar(labels[data.i] == labels[data.j], data)[1]
+    rng = np.random.default_rng(seed)
+    drawn = [
+        doubted(sharpened(one.beliefs, labels, a), labels, mixed, apart, rng if k else None)
+        for k, (one, a) in enumerate(at)
+    ]
+    right = np.array([np.take_along_axis(each, labels[:, None], 1).mean() for each in drawn])
+    share, beliefs = Estimate.of(right[0], right[1:].tolist(), step=1 / len(labels)), drawn[0]
     accuracy, agreement = (share, Estimate()) if reason is None else (Estimate(), share)
     shares = [each.share for each in fits]
     losses = np.array([1 - one.right for one, _ in at])
-    outlook = None if quick else look_ahead(len(data), shares, losses, 1 - np.array([a for _, a in at]), target)
-    drawn = [sharpened(one.beliefs, labels, a) for one, a in at]
+    outlook = None if quick else look_ahead(len(data), shares, losses, 1 - right, target)
     rates = [_pairs(each, labels) for each in drawn]
     precision, recall = (Estimate.of(rates[0][k], [r[k] for r in rates[1:]]) for k in (0, 1))
     return LabelReport(
         accuracy, reason, agreement, precision, recall,
         _items(beliefs, labels, data, level), _clusters(drawn, labels, data, target),
-        depends, outlook, beliefs, fits[0].memberships, mixed,
+        depends, outlook, beliefs, fits[0].memberships, mixed, _doubt(labels, data.subset(by_chance)),
     )  # fmt: skip
+
+
+def in_line(
+    report: LabelReport, labels: Ints, data: PairData, accuracy: Estimate, *, level: float, target: float
+) -> LabelReport:
+    """The report with pairs, items and clusters believed in as far as ``accuracy``, which trusted labels tell, allows."""
+    shares = [a for a in (accuracy.estimate, accuracy.low, accuracy.high) if a is not None]
+    drawn = [sharpened(report.beliefs, labels, a) for a in shares]
+    rates = [_pairs(each, labels) for each in drawn]
+    precision, recall = (Estimate.of(rates[0][k], [r[k] for r in rates[1:]]) for k in (0, 1))
+    items, clusters = _items(drawn[0], labels, data, level), _clusters(drawn, labels, data, target)
+    return replace(report, precision=precision, recall=recall, items=items, clusters=clusters, beliefs=drawn[0])
+
+
+def _doubt(labels: Ints, data: PairData) -> str | None:
+    """A sentence where fewer answers about pairs within clusters say similar than people usually say of one class, beyond chance."""
+    within = labels[data.i] == labels[data.j]
+    similar, n = int(data.similar[within].sum()), int(within.sum())
+    if binom.cdf(similar, n, LEAST_SIMILAR) >= DEPENDENT:
+        return None
+    return DOUBT.format(rate=similar / n, least=LEAST_SIMILAR)
 
 
 def _told(at: Judged) -> bool:
@@ -155,8 +190,8 @@ def _told(at: Judged) -> bool:
     return bool(rates[0] - rates[1] > 3 * deviation)
 
 
-def _read(found: Calibration, labels: Ints, seed: int) -> tuple[Estimate, Float64, list[tuple[Read, float]]]:
-    """(share of right labels, beliefs (N, K), and both for the mode and every draw)."""
+def _read(found: Calibration, labels: Ints, seed: int) -> list[tuple[Read, float]]:
+    """What is believed, and the share of right labels, for the mode and every draw."""
     rng, N = np.random.default_rng(seed), len(labels)
     at = []
     for k, theta in enumerate([found.mode, *found.draws(DRAWS, seed)]):
@@ -166,8 +201,7 @@ def _read(found: Calibration, labels: Ints, seed: int) -> tuple[Estimate, Float6
         # One fit is luckier than another, and N items are right as often as they are likely to be, give or take.
         luck = _by_fit(one.others, rng) + np.sqrt(expected * (1 - expected) / N) * rng.normal()
         at.append((one, float(np.clip(expected + (luck if k else 0.0), 1 / one.beliefs.shape[1], 1.0))))
-    estimate = Estimate.of(at[0][1], [a for _, a in at[1:]], step=1 / N)
-    return estimate, sharpened(at[0][0].beliefs, labels, at[0][1]), at
+    return at
 
 
 def _by_fit(others: Float64, rng: np.random.Generator) -> float:
@@ -195,9 +229,32 @@ def sharpened(beliefs: Float64, labels: Ints, accuracy: float) -> Float64:
 
     shift = brentq(lambda s: mean(s) - goal, -40.0, 40.0)
     q = 1 / (1 + np.exp(-odds - shift))
-    out = beliefs * ((1 - q) / (1 - p))[:, None]
+    others = beliefs + 1e-12  # where nothing is left for them, all alike
+    np.put_along_axis(others, labels[:, None], 0.0, axis=1)
+    out = others * ((1 - q) / others.sum(axis=1))[:, None]
     np.put_along_axis(out, labels[:, None], q[:, None], axis=1)
-    return np.asarray(out / out.sum(axis=1, keepdims=True))
+    return np.asarray(out)
+
+
+def doubted(
+    beliefs: Float64, labels: Ints, mixed: Sequence[Mixed], apart: float, rng: np.random.Generator | None
+) -> Float64:
+    """Beliefs (N, K) less sure of the labels in the smaller part of each cluster that holds two classes: fits to other answers hold the same two.
+
+    Of the pairs across two parts as many are of one class as they are called similar beyond pairs across clusters, ``apart``, beside those
+    within the parts. rng: draw these rates, rather than taking the likeliest.
+    """
+    out, K = beliefs.copy(), beliefs.shape[1]
+    for one in mixed:
+        within, across = (
+            said[0] / said.sum() if rng is None else rng.beta(*(said + 0.5)) for said in (one.within, one.across)
+        )
+        together = float(np.clip((across - apart) / max(within - apart, 1e-9), 0.0, 1.0))
+        k = labels[one.rows[0]]
+        taken = out[one.rows, k] * (1 - together)
+        out[one.rows] += (taken / (K - 1))[:, None]
+        out[one.rows, k] -= taken * (1 + 1 / (K - 1))
+    return out
 
 
 def _pairs(beliefs: Float64, labels: Ints) -> tuple[float, float]:

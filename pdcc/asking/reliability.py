@@ -7,7 +7,7 @@ import pandas as pd
 from scipy.stats import beta, binom, norm, poisson
 
 from pdcc.arrays import Float64, Ints
-from pdcc.criticism.calibration import holm
+from pdcc.auto.signals import holm
 from pdcc.data.pairs import PairData
 
 LEVEL = 0.9

@@ -3,7 +3,9 @@
 import numpy as np
 
 from pdcc.arrays import Ints
-from pdcc.auto.signals import constant_nll, mixed_clusters, partition_nll, said_similar, standard_error
+from pdcc.auto.large import as_rows
+from pdcc.auto.mixed import mixed_clusters
+from pdcc.auto.signals import constant_nll, partition_nll, said_similar, standard_error
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import Split
@@ -38,7 +40,7 @@ def look(
             )
     if (sizes == 0).any():
         trouble.append(f"{int((sizes == 0).sum())} of {len(sizes)} clusters are empty.")
-    mixed = tuple(str(one) for one in mixed_clusters(labels, shown, F.shape[1]))
+    mixed = tuple(str(one) for one in mixed_clusters(as_rows(x), labels, shown, F.shape[1]))
     return Usefulness(
         nll, constant, partition, tuple(int(n) for n in sizes), within, across, tuple(trouble), fell_back, mixed
     )

@@ -1,7 +1,6 @@
 """What is measured before anything is decided: how well a partition or a constant rate predicts answers it was not made from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import betaln
@@ -11,7 +10,6 @@ from pdcc.auto.calibration import SHRINK
 from pdcc.data.degrees import counts as counts_of
 from pdcc.data.degrees import degree, nats, weighed
 from pdcc.data.pairs import PairData
-from pdcc.fitted import MOST_WRONG
 
 
 def answer_counts(labels: Ints, n_labels: int, pairs: PairData) -> Float64:
@@ -65,47 +63,6 @@ def said_similar(together: Bools, pairs: PairData) -> list[float]:
     return [float(((weight * y)[m].sum() + 0.5) / (weight[m].sum() + 1.0)) for m in (together, ~together)]
 
 
-@dataclass(frozen=True)
-class Mixed:
-    """A cluster that answers contradict: how often they say similar within it, of how many, and within the others; partner: the cluster most
-    often called similar to it, or None."""
-
-    cluster: int
-    within: float
-    n_answers: int
-    others: float
-    partner: int | None
-
-    def __str__(self) -> str:
-        found = f"Cluster {self.cluster} may hold two classes: of {self.n_answers:,} answers about pairs within it {self.within:.0%} say similar, within the others {self.others:.0%}"
-        return found + (
-            "." if self.partner is None else f"; or it and cluster {self.partner} are cut in the wrong place."
-        )
-
-
-def mixed_clusters(labels: Ints, pairs: PairData, n_clusters: int) -> tuple[Mixed, ...]:
-    """Clusters within which fewer answers say similar than people who take at most ``MOST_WRONG`` of the items for others would say, and
-    fewer than within the others, by three standard errors; labels (N,)."""
-    K, y = n_clusters, degree(pairs)
-    a, b = labels[pairs.i], labels[pairs.j]
-    said, n = (np.bincount(a * K + b, part, minlength=K * K).reshape(K, K) for part in (y, np.ones(len(y))))
-    said, n = said + said.T, n + n.T  # the diagonal twice, which leaves its rates as they are
-    own, asked = said.diagonal() / 2, n.diagonal() / 2
-    found = []
-    for k in np.flatnonzero(asked > 0):
-        rest = asked.sum() - asked[k]
-        if rest == 0:
-            continue
-        rate, others = own[k] / asked[k], (own.sum() - own[k]) / rest
-        error = np.sqrt(max(others * (1 - others), 1 / rest) * (1 / asked[k] + 1 / rest))
-        if rate < (1 - MOST_WRONG) ** 2 and others - rate > 3 * error:
-            to = np.where(n[k] > 0, said[k] / np.maximum(n[k], 1), 0.0)
-            to[k] = 0.0
-            partner = int(to.argmax()) if to.max() > rate / 2 else None
-            found.append(Mixed(int(k), float(rate), int(asked[k]), float(others), partner))
-    return tuple(found)
-
-
 def constant_nll(train: PairData, test: PairData) -> Float64:
     """The same under one rate for all pairs."""
     return partition_nll(np.zeros(test.n_items, np.int64), train, test)
@@ -129,3 +86,14 @@ def standard_error(difference: Float64, groups: Ints | None) -> float:
     together = float(np.sqrt((np.bincount(groups, weights=centred) ** 2).sum()) / len(centred))
     # Few groups understate their own spread: correct as for a variance, and never claim more than independence would.
     return max(alone, together * float(np.sqrt(n_groups / (n_groups - 1))))
+
+
+def holm(p_values: list[float | None]) -> list[float | None]:
+    """Holm-adjusted p-values; None stays None and does not count."""
+    order = sorted((p, k) for k, p in enumerate(p_values) if p is not None)
+    out: list[float | None] = [None] * len(p_values)
+    running = 0.0
+    for rank, (p, k) in enumerate(order):
+        running = max(running, min(1.0, p * (len(order) - rank)))
+        out[k] = running
+    return out

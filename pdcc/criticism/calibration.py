@@ -8,6 +8,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 from scipy.stats import norm, rankdata
 
+from pdcc.auto.signals import holm
+
 # Probabilities are kept this far from 0 and 1 before a logarithm is taken.
 CLIP = 1e-7
 
@@ -140,17 +142,6 @@ def wilson(
     centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z / (1 + z**2 / n) * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))
     return np.clip(centre - half, 0, 1), np.clip(centre + half, 0, 1)
-
-
-def holm(p_values: list[float | None]) -> list[float | None]:
-    """Holm-adjusted p-values; None stays None and does not count."""
-    order = sorted((p, k) for k, p in enumerate(p_values) if p is not None)
-    out: list[float | None] = [None] * len(p_values)
-    running = 0.0
-    for rank, (p, k) in enumerate(order):
-        running = max(running, min(1.0, p * (len(order) - rank)))
-        out[k] = running
-    return out
 
 
 def _check(probability: ArrayLike, similar: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -19,7 +19,8 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom, chi2, kstest
 
-from pdcc.criticism.calibration import holm, wilson
+from pdcc.auto.signals import holm
+from pdcc.criticism.calibration import wilson
 from pdcc.grid.runner import run_grid
 
 logger = logging.getLogger(__name__)

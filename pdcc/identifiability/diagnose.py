@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pdcc.accuracy.estimate import Estimate, LabelReport, judge_labels
+from pdcc.accuracy.estimate import Estimate, LabelReport, in_line, judge_labels
 from pdcc.accuracy.outlook import Outlook
 from pdcc.accuracy.trusted import Trusted, read_trusted, with_trusted
 from pdcc.accuracy.trusted_pairs import TrustedPairs, check_drawn, read_trusted_pairs, with_trusted_pairs
@@ -52,7 +52,7 @@ class Diagnosis:
 
     accuracy: the share of labels that are right, up to renaming, with its 90 % interval; None where no claim is made, and then
     accuracy_reason says why. agreement: the share labelled as the annotators themselves would. items: item, label, probability, settled,
-    set. clusters: purity, what each is confounded with, its purest items. verdicts: one of three words for every question, given a
+    set. doubt: what accuracy rests on where that is unusual; then no verdict goes by it. mixed: clusters that may hold two classes. clusters: purity, what each is confounded with, its purest items. verdicts: one of three words for every question, given a
     ``target`` for shares. trusted: whether accuracy rests on trusted labels or pairs; of pairs, purity is the share of items in their
     cluster's largest class.
 
@@ -102,6 +102,7 @@ class Diagnosis:
     posterior_message: str
     purity: Estimate = field(default_factory=Estimate)
     mixed: tuple[str, ...] = ()
+    doubt: str | None = None
     sample: Sample | None = None
 
     @property
@@ -152,7 +153,7 @@ class Diagnosis:
             return f"between {low} and {high} % right, by the trusted pairs; about {self.purity} of the items are in their cluster's largest class."
         if self.accuracy:
             by = "by the trusted labels" if self.trusted else "as far as answers can tell"
-            return f"about {self.accuracy} right, {by}."
+            return f"about {self.accuracy} right, {by}." + ("" if self.doubt is None else f" {self.doubt}")
         if self.agreement:
             return f"about {self.agreement} as the annotators themselves would label them; whether that is right, these answers cannot show. {self.accuracy_reason}"
         return f"no claim. {self.accuracy_reason}"
@@ -196,7 +197,7 @@ class Diagnosis:
         ]
         body: dict[str, Any] = {
             "accuracy": asdict(self.accuracy), "accuracy_reason": self.accuracy_reason, "agreement": asdict(self.agreement),
-            "precision": asdict(self.precision), "recall": asdict(self.recall), "purity": asdict(self.purity), "trusted": self.trusted, "mixed": list(self.mixed),
+            "precision": asdict(self.precision), "recall": asdict(self.recall), "purity": asdict(self.purity), "trusted": self.trusted, "mixed": list(self.mixed), "doubt": self.doubt,
             "overall": self.overall, "verdicts": {str(q): str(v) for q, v in self.verdicts.items()},
             "answers": {str(q): self.answer(q) for q in Question}, "advice": self.advice,
             "outlook": None if self.outlook is None else _finite(asdict(self.outlook)),
@@ -317,7 +318,7 @@ def diagnose(
         fitted, data, draws=draws, n_restarts=n_restarts, eps=eps, work=work, seed=random_state, progress=progress
     )
     settings = Settings(draws, n_restarts, eps, work, level, target, quick, random_state)
-    return replace(put_together(fitted.memberships(data.features), labels, e, settings, names, known), sample=part)
+    return replace(put_together(fitted.memberships(data.features), labels, e, settings, data, known), sample=part)
 
 
 def put_together(
@@ -325,13 +326,13 @@ def put_together(
     labels: LabelReport,
     e: Evidence,
     settings: Settings,
-    names: list[Any],
+    data: PairData,
     trusted: Trusted | TrustedPairs | None,
 ) -> Diagnosis:
     """Verdicts from what was measured."""
     rows = (
         c.scatter_condition(e.of_draws, e.of_mean, e.of_averaged, e.of_prior.interval, settings.eps, e.free),
-        c.anchor_condition(e.of_draws, e.of_prior, e.mean, e.of_mean, e.of_averaged, settings.eps, names),
+        c.anchor_condition(e.of_draws, e.of_prior, e.mean, e.of_mean, e.of_averaged, settings.eps, _names(data)),
         c.rank_condition(e.draws, e.agreement),
         c.alternatives_condition(e.alternatives),
         c.class_condition(*e.held_out),
@@ -345,20 +346,23 @@ def put_together(
         found, None if folds is None else folds + e.spread, settings.n_restarts, e.free
     )
     accuracy, reason, purity = labels.accuracy, labels.reason, Estimate()
-    precision, recall = labels.precision, labels.recall
     if isinstance(trusted, Trusted):
-        accuracy = with_trusted(point.argmax(axis=1), labels.items["probability"].to_numpy(), trusted)
-    elif trusted is not None:
+        assigned = point.argmax(axis=1)
+        accuracy = with_trusted(assigned, labels.items["probability"].to_numpy(), trusted)
+        labels = in_line(labels, assigned, data, accuracy, level=settings.level, target=settings.target)
+    precision, recall = labels.precision, labels.recall
+    if isinstance(trusted, TrustedPairs):
         by = with_trusted_pairs(point.argmax(axis=1), labels.beliefs, trusted)
         accuracy, purity, precision, recall = by.accuracy, by.purity, by.precision, by.recall
+    doubt = labels.doubt if trusted is None else None
     if trusted is not None:
         reason = None
     checks = found[c.ConditionId.FUNCTION_CLASS], found[c.ConditionId.INDEPENDENCE]
     settled = float(labels.items["settled"].mean())
     pure = labels.clusters[["purity_low", "purity_high"]].astype(float).fillna(0.0).to_numpy()
-    claim = bool(accuracy)
+    claim = bool(accuracy) and doubt is None
     verdicts = {
-        Question.LABELS: reached(accuracy, settings.target),
+        Question.LABELS: reached(accuracy if doubt is None else Estimate(), settings.target),
         Question.ITEMS: three(claim and settled >= settings.target, claim and settled < settings.target),
         Question.CLUSTERS: three(claim and bool((pure[:, 0] >= settings.target).all()), claim and bool((pure[:, 1] < settings.target).any())),
         Question.MEMBERSHIPS: memberships,
@@ -367,7 +371,7 @@ def put_together(
     return Diagnosis(
         accuracy, reason, labels.agreement, precision, recall, labels.items, labels.clusters, labels.outlook,
         trusted is not None, verdicts, e.free, score, rows, e.identified, settings, folds, e.spread, e.posterior.status, e.posterior.message,
-        purity, tuple(str(one) for one in labels.mixed),
+        purity, tuple(str(one) for one in labels.mixed), doubt,
     )  # fmt: skip
 
 
