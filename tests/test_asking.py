@@ -95,7 +95,13 @@ def test_who_is_worse_than_the_others_is_flagged():
     def flagged(rates):
         # same: half a half, so that no one's answers are tested for saying nothing about the items.
         audit = pd.DataFrame(
-            {"wrong": (rng.random(500) < rates[who]) * 1.0, "same": 0.5, "cluster_i": 0, "cluster_j": 1}
+            {
+                "wrong": (rng.random(500) < rates[who]) * 1.0,
+                "same": 0.5,
+                "expected": 0.5,
+                "cluster_i": 0,
+                "cluster_j": 1,
+            }
         )
         return "wrong more often" in " ".join(annotator_reliability(data, audit.iloc[: len(data)])["flag"])
 
@@ -114,7 +120,9 @@ def test_copies_are_flagged():
     wrong[2, 30:] = 0.95
     given = (np.arange(150) % 2 == 0) ^ (wrong.ravel() > 0.5)
     data = PairData.from_arrays(np.zeros((60, 2)) + np.arange(60)[:, None], pairs, given, who)
-    audit = pd.DataFrame({"wrong": wrong.ravel(), "same": 0.5, "cluster_i": 0, "cluster_j": 1, "similar": data.similar})
+    audit = pd.DataFrame(
+        {"wrong": wrong.ravel(), "same": 0.5, "expected": 0.5, "cluster_i": 0, "cluster_j": 1, "similar": data.similar}
+    )
     table = annotator_reliability(data, audit).set_index("annotator")
     assert "shares mistakes with 1" in table.loc[0, "flag"]
     assert "shares" not in table.loc[2, "flag"]
@@ -135,7 +143,13 @@ def test_hard_pairs_do_not_make_copies():
         rng.normal(size=(80, 2)), np.tile(base, (5, 1)), (truth ^ wrong).ravel(), np.repeat(np.arange(5), 300)
     )
     audit = pd.DataFrame(
-        {"wrong": wrong.ravel().astype(float), "same": np.tile(truth, 5).astype(float), "cluster_i": 0, "cluster_j": 1}
+        {
+            "wrong": wrong.ravel().astype(float),
+            "same": np.tile(truth, 5).astype(float),
+            "expected": 0.5,
+            "cluster_i": 0,
+            "cluster_j": 1,
+        }
     )
     assert not annotator_reliability(data, audit)["flag"].str.contains("shares").any()
 

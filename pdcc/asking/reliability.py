@@ -4,9 +4,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import beta, binom, norm, poisson
+from scipy.special import logsumexp
+from scipy.stats import binom, norm, poisson
 
-from pdcc.arrays import Float64, Ints
+from pdcc.arrays import Bools, Float64, Ints
 from pdcc.auto.signals import holm
 from pdcc.data.pairs import PairData
 
@@ -16,13 +17,16 @@ EVERYONE = "all"
 SURE = 0.01
 # Annotators of fewer answers, or fewer pairs in common, are not tested.
 FEWEST = 10
+# Log odds of an annotator's being wrong, beside the average one's, and how widely people may differ in them.
+ODDS = np.linspace(-5.0, 5.0, 201)
+SPREADS = np.geomspace(0.05, 3.0, 12)
 
 
 def annotator_reliability(data: PairData, audit: pd.DataFrame) -> pd.DataFrame:
     """One row per annotator: annotator, answers, reliability, low, high, confuses, flag; most answers first.
 
-    reliability: the share of right answers, 90 % interval low to high, by ``audit`` (``audit_answers``), drawn towards that of all
-    annotators as few answers do not tell. confuses: the two clusters (or one) most of their wrong answers are about.
+    reliability: the share of right answers, 90 % interval low to high, by ``audit`` (``audit_answers``). An answer is doubted the more, the more
+    of its annotator's answers are; annotators of few answers are drawn to the others. confuses: the two clusters (or one) most of their wrong answers are about.
     flag: "answers do not depend on the items", "wrong more often than the others" or "shares mistakes with ..."; empty where nothing is wrong.
     Where no ids are known, one row.
     """
@@ -34,12 +38,15 @@ def annotator_reliability(data: PairData, audit: pd.DataFrame) -> pd.DataFrame:
     judged = audit["wrong"].notna().to_numpy()
     data, audit = data.subset(judged), audit[judged]
     wrong, same = audit["wrong"].to_numpy(dtype=np.float64), audit["same"].to_numpy(dtype=np.float64)
+    prior = _before(data.similar, wrong, same, audit["expected"].to_numpy(dtype=np.float64))
     codes = np.zeros(len(data), dtype=np.int64) if data.annotator is None else data.annotator
     names = (EVERYONE,) if data.annotator is None else data.annotator_names
     known = np.unique(codes)
     counts = np.array([(codes == r).sum() for r in known])
-    rates = np.array([wrong[codes == r].mean() for r in known])
-    a, b = _shared(rates, counts)
+    each = [_by_odds(wrong[codes == r], prior[codes == r]) for r in known]
+    likely, shares, spread = (np.array(part) for part in zip(*each, strict=True))
+    weight = _weights(likely)
+    rates = (weight * shares).sum(axis=1)
     worse = _worse(rates, counts)
     flags = dict(zip(known.tolist(), map(_first, _careless(data, codes, known, same), worse), strict=True))
     for r, words in _copies(data, codes, wrong).items():
@@ -47,24 +54,48 @@ def annotator_reliability(data: PairData, audit: pd.DataFrame) -> pd.DataFrame:
             filter(None, (flags[r], f"shares mistakes with {', '.join(str(names[s]) for s in words)}"))
         )
     rows: list[dict[str, Any]] = []
-    for r, n, rate in zip(known.tolist(), counts.tolist(), rates.tolist(), strict=True):
-        posterior = beta(a + n * (1 - rate), b + n * rate)
-        low, high = posterior.interval(LEVEL)
-        row = {"annotator": names[r], "answers": n, "reliability": float(posterior.mean()), "low": float(low)}
-        rows.append(row | {"high": float(high), "confuses": _confuses(audit[codes == r]), "flag": flags[r]})
+    for r, n, rate, *believed in zip(
+        known.tolist(), counts.tolist(), rates.tolist(), shares, spread, weight, strict=True
+    ):
+        low, high = _middle(*believed)
+        row = {"annotator": names[r], "answers": n, "reliability": 1 - rate, "low": 1 - high, "high": 1 - low}
+        rows.append(row | {"confuses": _confuses(audit[codes == r]), "flag": flags[r]})
     return pd.DataFrame(rows).sort_values("answers", ascending=False, kind="stable", ignore_index=True)
 
 
-def _shared(rates: Float64, counts: Ints) -> tuple[float, float]:
-    """The Beta that annotators' shares of right answers are drawn from, by moments; as wide as people differ beyond chance."""
-    mean = float(np.clip(np.average(rates, weights=counts), 0.01, 0.99))
-    if len(rates) == 1:
-        return 1.0, 1.0
-    chance = float(np.average(mean * (1 - mean) / counts, weights=counts))
-    spread = float(np.average((rates - mean) ** 2, weights=counts))
-    between = max(spread - chance, 1e-4)
-    strength = float(np.clip(mean * (1 - mean) / between - 1, 2.0, 200.0))
-    return strength * (1 - mean), strength * mean
+def _before(similar: Bools, wrong: Float64, same: Float64, expected: Float64) -> Float64:
+    """P(an answer about the pair is wrong), (M,), whatever was said: from what is believed of the pair, and of the answer that was given."""
+    so = np.where(similar, expected, 1 - expected)  # P(this answer)
+    other = np.where(similar, same - so * (1 - wrong), 1 - same - so * (1 - wrong))  # P(the other answer, and wrong)
+    return np.asarray(np.clip(so * wrong + other, 1e-6, 1 - 1e-6))
+
+
+def _by_odds(wrong: Float64, prior: Float64) -> tuple[Float64, Float64, Float64]:
+    """Log-likelihood of one annotator's answers, the share of them that is wrong, and how far as many others' may be off it by chance, for all
+    of ``ODDS``: how many times as high the odds of their being wrong are as an average annotator's."""
+    times = np.exp(ODDS)[:, None]
+    now = times * wrong / (1 - wrong + times * wrong)
+    likely = np.log((1 - wrong + times * wrong) / (1 - prior + times * prior)).sum(axis=1)
+    share = now.mean(axis=1)
+    return likely, share, np.sqrt(share * (1 - share) / len(wrong))
+
+
+def _weights(likely: Float64) -> Float64:
+    """Posterior weights (R, G) of ``ODDS`` from log-likelihoods (R, G): annotators' log odds are Normal around the average, as widely as makes all likeliest."""
+    found = []
+    for spread in SPREADS:
+        log = likely + norm.logpdf(ODDS, scale=spread)
+        total = logsumexp(log, axis=1)
+        found.append((float((total - logsumexp(norm.logpdf(ODDS, scale=spread))).sum()), np.exp(log - total[:, None])))
+    return max(found, key=lambda one: one[0])[1]
+
+
+def _middle(share: Float64, give: Float64, weight: Float64) -> list[float]:
+    """The ends of the middle 90 % of a share of wrong answers that is ``share`` (G,), give or take ``give`` (G,), with these weights (G,)."""
+    at = np.linspace(0.0, 1.0, 2001)
+    below = norm.cdf((at[:, None] - share) / np.maximum(give, 1e-4)) @ weight
+    tail = (1 - LEVEL) / 2
+    return [float(at[np.searchsorted(below, p).clip(max=len(at) - 1)]) for p in (tail, 1 - tail)]
 
 
 def _careless(data: PairData, codes: Ints, known: Ints, same: Float64) -> list[str]:
