@@ -1,5 +1,7 @@
 """How right the labels are, from answers alone: estimates that hold, and no claim where none can be made."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ from pdcc.accuracy.beliefs import Calibration, Judged, Read, read
 from pdcc.accuracy.dependence import dependence
 from pdcc.accuracy.estimate import DOUBT, Estimate, doubted, label_sets, sharpened
 from pdcc.accuracy.folds import FoldFits, fold_fits
-from pdcc.accuracy.outlook import look_ahead
+from pdcc.accuracy.outlook import Outlook, look_ahead
 from pdcc.accuracy.trusted import Trusted, matched, named, read_trusted, with_trusted
 from pdcc.annotators import answer_by_labels, answer_with_flips, draw_pairs, mistaken_labels
 from pdcc.auto.mixed import mixed_clusters
@@ -184,6 +186,9 @@ def test_what_more_answers_would_do():
     flat = look_ahead(1000, shares, np.full((3, 3), 0.2), np.full(3, 0.2), 0.9)
     assert np.isinf(flat.more)
     assert "hardly help" in str(flat)
+    wide = Outlook({250: 0.84, 1000: 0.9}, 0.95, 4_000.0, (20.0, np.inf), 1000)  # nothing is known, so no number
+    assert "is open" in str(wide)
+    assert "About 4,000 more" in str(replace(wide, interval=(800.0, np.inf)))
     assert look_ahead(1000, shares, falls, np.full(3, 0.2), 0.5).goal == 0.9  # the next goal, where the target is met
 
 

@@ -211,7 +211,16 @@ def test_an_interrupted_fit_knows_other_features_by_their_stream(tiny, tmp_path)
 
 def test_clusters_of_streamed_items_are_counted(tiny):
     X, pairs, similar = world()
-    assert choose_n_clusters(PairData.from_arrays(X, pairs, similar), (2, 3, 4)).value == 3
+    found = choose_n_clusters(PairData.from_arrays(X, pairs, similar), (2, 3, 4))
+    assert found.value == 3
+    assert "means little" not in found.reason
+
+
+def test_a_number_of_clusters_that_answers_do_not_bear_out_is_said_to_mean_little():
+    rng = np.random.default_rng(0)
+    pairs = rng.integers(120, size=(400, 2))
+    data = PairData.from_arrays(rng.normal(size=(120, 4)), pairs, rng.random(400) < 0.3)
+    assert "means little" in choose_n_clusters(data, (2, 3, 4)).reason
 
 
 def test_more_answers_go_on_from_a_streamed_fit(tiny):

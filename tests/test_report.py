@@ -324,6 +324,11 @@ def test_an_empty_cluster_and_an_outlook_without_end(content):
     assert "will hardly help" in words(found, "trust")
 
 
+def test_what_an_estimate_rests_on_stands_beside_it(content):
+    diagnosis = replace(content.diagnosis, doubt="This holds only if <people> call few pairs similar.")
+    assert "only if <people> call" in words(Page(render(replace(content, diagnosis=diagnosis))), "trust")
+
+
 def test_the_same_content_gives_the_same_page(html):
     assert render(made_content()) == html
 

@@ -33,7 +33,7 @@ class Outlook:
             return (
                 f"More answers of this kind will hardly help ({course}): ask other annotators, or find other features."
             )
-        if self.more > far:
+        if self.more > far or (self.interval[1] > far and self.interval[0] < self.n_answers / 10):
             return f"What more answers of this kind would bring is open ({course})."
         low, high = (f"{_round(m):,}" if m <= FARTHEST * self.n_answers else "far more" for m in self.interval)
         return f"About {_round(self.more):,} more answers of this kind ({low} to {high}) for {100 * self.goal:.0f} % ({course})."

@@ -13,11 +13,11 @@ import pandas as pd
 import torch
 
 from pdcc.arrays import Float64, Ints
-from pdcc.auto.calibration import COUNT_FOLDS, LARGEST_K, PARTS, WIDE
+from pdcc.auto.calibration import CLEARLY, COUNT_FOLDS, LARGEST_K, PARTS, WIDE
 from pdcc.auto.initialise import Partitioner, grouped
 from pdcc.auto.large import as_rows, some_answers
-from pdcc.auto.rules import Selection, choose
-from pdcc.auto.signals import answer_counts, two_rate_nll
+from pdcc.auto.rules import Selection, choose, within_reach
+from pdcc.auto.signals import answer_counts, constant_nll, two_rate_nll
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import folds as folds_of
@@ -74,7 +74,11 @@ def choose_n_clusters(
         reason += " So these answers hardly tell how many there are: try several, and compare what held-out answers make of each."
     if value == values[-1]:
         reason += " It is the largest that was compared: try larger ones too."
-    logger.info(reason)
+    if within_reach([nll[choice.index], np.concatenate([constant_nll(*fold) for fold in folds])], CLEARLY)[1]:
+        reason += " But no grouping by K-means predicts answers clearly better than one rate for all pairs does, so this number means little: give n_clusters, or compare trained fits (select_n_clusters with estimator=...)."
+        logger.warning(reason)
+    else:
+        logger.info(reason)
     return Selection("n_clusters", value, reason, table, "pairs")
 
 

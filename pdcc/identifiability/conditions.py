@@ -347,7 +347,7 @@ def alternatives_condition(alternatives: Alternatives) -> Condition:
         advice = f"{round((1 - share) * len(alternatives.distance))} of {len(alternatives.distance)} restarts explain the same answers as well with other memberships: ask more pairs, or fit with a larger volume."
     if alternatives.better > 3:
         verdict = CANNOT_TELL if verdict == HOLDS else verdict
-        advice = "A restart reaches a clearly better objective than the fit: fit again with more restarts (n_init)."
+        advice = "A restart reaches a clearly better objective than the fit: fit again with more restarts (n_init; in the shell --n-init)."
     return Condition(ConditionId.ALTERNATIVES, "Thm 4.1", verdict, (share, share), None, evidence, advice)
 
 

@@ -178,7 +178,7 @@ class Diagnosis:
     def _memberships(self) -> str:
         words = {
             Overall.SUPPORTED: "determined by these answers",
-            Overall.NOT_SUPPORTED: "not determined by these answers",
+            Overall.NOT_SUPPORTED: "not determined by these answers to a mean squared error of .03, which for clear-cut classes takes 98.5 % right labels",
             Overall.CANNOT_TELL: "whether these answers determine them cannot be told",
         }[self.verdicts[Question.MEMBERSHIPS]]
         if self.conditional and self.verdicts[Question.MEMBERSHIPS] is Overall.SUPPORTED:

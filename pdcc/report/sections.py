@@ -112,7 +112,7 @@ def _lead(found: Diagnosis) -> str:
 
 
 def _detail(found: Diagnosis) -> tuple[str, ...]:
-    reason = [] if found.accuracy_reason is None else [found.accuracy_reason]
+    reason = [words for words in (found.accuracy_reason, found.doubt) if words is not None]
     pairs = f"Of the pairs in one cluster, {estimate(found.precision)} belong together; of those that belong together, {estimate(found.recall)} are in one cluster."
     quick = "This was a quick look: fewer fits, wider intervals." if found.settings.quick else None
     part = [] if found.sample is None else [f"This looked at {found.sample}, and is on the cautious side."]
