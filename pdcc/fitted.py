@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 # The premise of all of it: people take at most this share of the items for others.
 MOST_WRONG = 0.25
+# They call two items of one class similar at least so often.
+LEAST_SIMILAR = (1 - MOST_WRONG) ** 2
 SCALER_PARTS = ("shift", "spread", "low", "high", "axes")
 
 
@@ -58,7 +60,7 @@ class Usefulness:
     @property
     def doubtful(self) -> bool:
         """Answers contradict the clusters more often than people who take at most ``MOST_WRONG`` of the items for others would."""
-        return self.held_out is not None and self.within < (1 - MOST_WRONG) ** 2
+        return self.held_out is not None and self.within < LEAST_SIMILAR
 
     def __str__(self) -> str:
         if self.held_out is None or self.constant is None:

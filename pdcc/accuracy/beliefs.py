@@ -20,7 +20,7 @@ from torch import Tensor
 from pdcc.accuracy.folds import FoldFits
 from pdcc.arrays import Float64, Ints
 from pdcc.data.pairs import PairData
-from pdcc.fitted import MOST_WRONG
+from pdcc.fitted import LEAST_SIMILAR
 
 # Prior deviations: of a, of log b, of a cluster's own departure from a, of the logits of two rates around
 # people who are right nine times out of ten, and of a pair of clusters' own departure from these (Student, 2 degrees of freedom).
@@ -28,8 +28,6 @@ LEVEL, SLOPE, CLUSTER, RATE, PAIR = 1.5, 1.5, 0.5, 0.5, 1.0
 RATES = (1.2, -1.5)
 # Means and deviations of c and log d.
 BLUR, BLUR_SLOPE = (-2.0, 1.5), (-0.5, 0.7)
-# Annotators take an item for another in at most a share ``MOST_WRONG`` of the cases, so they call two items of one class similar at least so often.
-WITHIN = (1 - MOST_WRONG) ** 2
 # Beyond these log odds confidence is rounding.
 SUREST = 12.0
 # So much of an item's other memberships is replaced by what is usual in its cluster.
@@ -102,7 +100,7 @@ class Calibration:
         logits = torch.where(self.same > 0, rates[0], rates[1])
         both = torch.zeros_like(logits).index_put((self.upper[0], self.upper[1]), apart)
         share = torch.sigmoid(logits + both + both.T - torch.diag(both.diag()))
-        return torch.where(self.same > 0, WITHIN + (1 - WITHIN) * share, (1 - WITHIN) * share)
+        return torch.where(self.same > 0, LEAST_SIMILAR + (1 - LEAST_SIMILAR) * share, (1 - LEAST_SIMILAR) * share)
 
     def hardness(self, theta: Tensor, s: int) -> Tensor:
         """h of the items that answers are about, (n, 1)."""

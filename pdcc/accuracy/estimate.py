@@ -19,7 +19,7 @@ from pdcc.auto.large import as_rows
 from pdcc.auto.mixed import Mixed, mixed_clusters
 from pdcc.auto.signals import said_similar
 from pdcc.data.pairs import PairData
-from pdcc.fitted import MOST_WRONG, Fitted
+from pdcc.fitted import LEAST_SIMILAR, Fitted
 from pdcc.inference.rows import scaled_items
 
 # Fits to four fifths of the answers are nearest to the fit; those to fewer tell what answers are worth, and leave more of them to judge by.
@@ -34,8 +34,6 @@ CLEANEST = 0.96
 NOTHING = "Pairs within clusters are called similar no more often than pairs across them, by answers that fits did not see: the answers say nothing about these clusters."
 CLEAN = "The answers hardly contradict each other, as when one annotator has labelled every item: they are right or wrong together, and only trusted labels can tell."
 SUGGESTED = "There are too few answers of one kind about pairs drawn at random: suggested ones alone cannot show whether they go wrong together."
-# Pairs of one class that people call similar, at least, if they take at most a share MOST_WRONG of the items for others.
-LEAST_SIMILAR = (1 - MOST_WRONG) ** 2
 DOUBT = "This holds only if people call as few as {rate:.0%} of the pairs of one class similar; they usually call {least:.0%} or more. Else clusters hold several classes each: compare with more clusters, or check a few items (trusted labels)."
 # A set of more labels than this leaves a label open.
 MOST_LABELS = 3

@@ -55,9 +55,9 @@ def mixed_clusters(scaled: Scaled, labels: Ints, pairs: PairData, n_clusters: in
         np.concatenate([_gain(way, labels == k, space, *fold) for space, fold in zip(spaces, folds, strict=True)])
         for k in range(n_clusters)
     ]
-    p = holm([_chance(gain) for gain in gains])
-    space = way.embed(pairs)
-    return tuple(_parted(way, labels, k, space, pairs) for k in range(n_clusters) if (p[k] or 1.0) < DIVIDED)
+    space, tests = way.embed(pairs), holm([_chance(gain) for gain in gains])
+    found = [_parted(way, labels, k, space, pairs) for k, p in enumerate(tests) if p is not None and p < DIVIDED]
+    return tuple(one for one in found if one.within.any() and one.across.any())
 
 
 def _chance(gain: Float64) -> float | None:
