@@ -87,7 +87,7 @@ def _weights(likely: Float64) -> Float64:
         log = likely + norm.logpdf(ODDS, scale=spread)
         total = logsumexp(log, axis=1)
         found.append((float((total - logsumexp(norm.logpdf(ODDS, scale=spread))).sum()), np.exp(log - total[:, None])))
-    return max(found, key=lambda one: one[0])[1]
+    return np.asarray(max(found, key=lambda one: one[0])[1])
 
 
 def _middle(share: Float64, give: Float64, weight: Float64) -> list[float]:
@@ -118,9 +118,9 @@ def _careless(data: PairData, codes: Ints, known: Ints, same: Float64) -> list[s
 def _worse(rates: Float64, counts: Ints) -> list[str]:
     """Of each annotator, a flag where more of their answers are wrong than chance makes of the others' share."""
     bad, n = rates * counts, counts.sum()
-    others = (bad.sum() - bad) / np.maximum(n - counts, 1)
-    ps = binom.sf(np.floor(bad) - 1, counts, others)
-    tested = [float(p) if FEWEST <= c < n else None for p, c in zip(ps, counts, strict=True)]
+    others = np.asarray((bad.sum() - bad) / np.maximum(n - counts, 1))
+    chance: Float64 = np.asarray(binom.sf(np.floor(bad) - 1, counts, others))
+    tested = [float(p) if FEWEST <= c < n else None for p, c in zip(chance, counts, strict=True)]
     return [
         f"wrong more often than the others ({rate:.0%}, they {rest:.0%})" if p is not None and p < SURE else ""
         for p, rate, rest in zip(holm(tested), rates, others, strict=True)

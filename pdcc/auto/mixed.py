@@ -19,8 +19,8 @@ from pdcc.data.pairs import PairData
 from pdcc.data.splits import folds as folds_of
 from pdcc.partition.kmeans import kmeans
 
-# Tries of the K-means that cuts a cluster.
-TRIES = 3
+# Tries of the K-means that cuts a cluster; clusters with fewer answers within them are not judged.
+TRIES, FEWEST = 3, 10
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ def mixed_clusters(scaled: Scaled, labels: Ints, pairs: PairData, n_clusters: in
 
 def _chance(gain: Float64) -> float | None:
     """How likely nats (n,) as good as these are where the cut is of no use."""
-    error = standard_error(gain, None) if len(gain) > 1 else 0.0
+    error = standard_error(gain, None) if len(gain) >= FEWEST else 0.0
     return float(norm.sf(gain.mean() / error)) if error > 0 else None
 
 
