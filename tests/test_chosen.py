@@ -14,6 +14,7 @@ from pdcc.accuracy.estimate import SHARES, judge_labels
 from pdcc.accuracy.folds import FoldFits, _parts
 from pdcc.annotators import answer_with_flips, draw_pairs, mistaken_labels
 from pdcc.asking.suggest import suggest_pairs
+from pdcc.data.scaling import Scaler
 from pdcc.identifiability.evidence import gather
 from pdcc.storage import run as runs
 from pdcc.storage.lock import claimed
@@ -126,7 +127,8 @@ def asked_in_rounds(seed, mind=0.0, n=200, m=800):
 def judged(monkeypatch, data, F, fits):
     """``judge_labels`` with fits that are already there."""
     monkeypatch.setattr(estimate, "fold_fits", lambda *_, **__: fits)
-    fitted = SimpleNamespace(memberships=lambda _: F, config=SimpleNamespace(n_clusters=K))
+    scaler = Scaler.fit(data.features, None)
+    fitted = SimpleNamespace(memberships=lambda _: F, config=SimpleNamespace(n_clusters=K), scaler=scaler)
     return judge_labels(fitted, data)
 
 
