@@ -12,7 +12,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pdcc import PairAnswers, PairData, PairDataError, VolMaxDCC, read_answers
-from pdcc.data.dialect import ANNOTATORS, ANSWERS, ENDS, columns_of_answers
 from pdcc.data.words import DIFFERENT, SAME, UNSURE
 from pdcc.storage import run as runs
 
@@ -131,62 +130,6 @@ def test_numbers_are_taken_by_the_whole_column_and_that_is_said(tmp_path):
     assert (read_answers(path, soft=True).soft, read_answers(path, soft=True).notes) == (False, ())
 
 
-@pytest.mark.parametrize("skip", [False, True])
-@pytest.mark.parametrize(
-    ("cells", "soft", "fix"),
-    [
-        ("1 3 5", False, r"'3', '5', beside .*row 1,.*If 1 is different and 5 is the same, write \(grade - 1\) / 4.*--soft"),
-        ("1 3 5", True, r"\(grade - 1\) / 4"),
-        ("yes 5 no", False, r"\(grade - 1\) / 4"),
-        ("1 4 2", False, "Grades from 1, different, to 4, the same, are read with --soft"),
-        ("0 1 2", True, "If 0 is different and 2 is the same, write grade / 2 instead"),
-        ("1 0 2", False, "write grade / 2 instead"),
-        ("-2 1 2", False, r"write \(grade \+ 2\) / 4 instead"),
-    ],
-)  # fmt: skip
-def test_scales_that_are_not_known_are_refused(tmp_path, cells, soft, fix, skip):
-    """Beside a 5, a 1 would be read as the same, and means different: leaving out what cannot be read must not do so."""
-    rows = "".join(f"0,{k + 1},{cell}\n" for k, cell in enumerate(cells.split()))
-    path = written(tmp_path / "a.csv", f"i,j,similar\n{rows}")
-    with pytest.raises(PairDataError, match="0 and 1, or -1 and 1; or, with --soft, probabilities.*" + fix):
-        read_answers(path, soft=soft, skip_unreadable=skip)
-
-
-@pytest.mark.parametrize(
-    ("word", "same"),
-    [
-        ("Same topic", True), ("same person", True), ("Matching", True), ("match: both records", True), ("SIMILAR  enough", True),
-        ("Different segment", False), ("not the same", False), ("Not a match", False), ("No match", False), ("not similar at all", False),
-        ("distinct people", False), ("Ja", True), ("Nein", False), ("oui", True), ("NON", False), ("S\N{LATIN CAPITAL LETTER I WITH ACUTE}", True),
-        ("same topic, different author", None), ("similar but not the same", None), ("not the same, but similar", None),
-        ("same or different", None), ("match: no", None), ("match 0.1", None), ("same?", None), ("same, maybe", None), ("different: false", None),
-        ("not different", None), ("sameness", None), ("same-ish", None), ("topic is the same", None), ("the same", None),
-    ],
-)  # fmt: skip
-def test_texts_that_begin_with_an_answer(tmp_path, word, same):
-    path = tmp_path / "a.csv"
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([["i", "j", "similar"], [0, 1, word], [2, 3, "yes"]])
-    if same is None:
-        with pytest.raises(PairDataError, match="row 0, similar"):
-            read_answers(path)
-    else:
-        assert read_answers(path).frame.similar.tolist() == [same, True]
-
-
-def test_unknown_words_are_counted_beside_those_that_are_known(tmp_path):
-    rows = ["gleich", "anders", "gleich", *(f"w{k}" for k in range(9))]
-    text = "i,j,similar\n" + "".join(f"0,{k + 1},{word}\n" for k, word in enumerate(rows))
-    with pytest.raises(PairDataError) as error:
-        read_answers(written(tmp_path / "a.csv", text))
-    said = str(error.value)
-    assert "Not words for an answer: 'gleich' (2), 'anders' (1), 'w0' (1), 'w1' (1), 'w2' (1) or 6 more." in said
-    assert "same, yes, similar, match, true, ...; different, no, dissimilar, " in said
-    assert "skip-unreadable" not in said  # nothing would be left
-    with pytest.raises(PairDataError, match=r"Not words for an answer: .*with --skip-unreadable"):
-        read_answers(written(tmp_path / "b.csv", text + "0,20,yes\n"))
-
-
 def test_who_has_no_opinion_may_leave_the_weight_out(tmp_path):
     path = written(tmp_path / "a.csv", "i,j,similar,weight\n0,1,yes,2\n1,2,unsure,\n0,2,no,1\n")
     read = read_answers(path)
@@ -226,71 +169,6 @@ def test_columns_are_guessed_and_said_or_told(tmp_path):
         read_answers(written(tmp_path / "b.csv", "x,y\n1,2\n"))
     with pytest.raises(PairDataError, match="'similar' more than once"):
         read_answers(written(tmp_path / "c.csv", "i,j,similar,similar\n1,2,1,0\n"))
-
-
-@pytest.mark.parametrize(
-    ("header", "pair"),
-    [
-        ("Text 1,Text 2,verdict", ("Text 1", "Text 2")), ("docA,docB,verdict", ("docA", "docB")), ("r-doc,l-doc,verdict", ("l-doc", "r-doc")),
-        ("FirstName,SecondName,verdict", ("FirstName", "SecondName")), ("doc left,doc right,verdict", ("doc left", "doc right")),
-        ("doc_2,doc_1,verdict", ("doc_1", "doc_2")), ("person_1,person_2,verdict", ("person_1", "person_2")), ("L,R,verdict", ("L", "R")),
-        ("x1,x2,verdict,x3", None), ("doc_a,doc_b,verdict,doc_c", None), ("first,word,verdict,second,third", ("first", "second")),
-        ("id1x,id2x,verdict", None), ("doc1,doc2,verdict,text1,text2", None), ("rater_1,rater_2,verdict", None), ("doc1,doc_2,verdict", None),
-    ],
-)  # fmt: skip
-def test_items_are_in_two_columns_that_differ_in_a_mark(tmp_path, header, pair):
-    names = header.split(",")
-    cells = ["yes" if name == "verdict" else f"n{name}" for name in names]
-    path = written(tmp_path / "a.csv", f"{header}\n{','.join(cells)}\n")
-    if pair is None:
-        with pytest.raises(PairDataError, match=r"pairs table.*Add i, j, or say which"):
-            read_answers(path)
-        return
-    read = read_answers(path)
-    assert triples(read) == [(f"n{pair[0]}", f"n{pair[1]}", True)]
-    assert any(
-        note.startswith(f"Columns: i is {pair[0]!r}, j is {pair[1]!r}, similar is 'verdict'") for note in read.notes
-    )
-
-
-def test_the_answer_is_the_one_column_in_words(tmp_path):
-    path = written(tmp_path / "a.csv", "i,j,n,together?,remark\n0,1,1,Yes,x\n1,2,0,no,y\n0,2,1,,same\n")
-    read = read_answers(path)
-    assert read.frame.similar.tolist() == [True, False]
-    assert len(read.unsure) == 1
-    assert "Columns: similar is 'together?'." in read.notes
-    for text in ("i,j,n\n0,1,1\n", "i,j,p,q\n0,1,yes,no\n", "i,j,p\n0,1,?\n0,1,\n", "i,j,p\n0,1,yes\n0,2,perhaps\n"):
-        with pytest.raises(PairDataError, match="Add similar, or say which"):
-            read_answers(written(tmp_path / "b.csv", text))
-    read = read_answers(written(tmp_path / "c.csv", "i,j,p,is_same,Reviewer\n0,1,yes,no,ann\n"))
-    assert (read.frame.similar.tolist(), read.frame.annotator.tolist()) == ([False], ["ann"])
-
-
-def test_a_column_that_may_name_annotators_is_said(tmp_path):
-    def noted(extra, n=10, header="i,j,similar,given by"):
-        rows = "".join(f"{k},{k + 1},yes,{extra(k)}\n" for k in range(n))
-        return [x for x in read_answers(written(tmp_path / "a.csv", f"{header}\n{rows}")).notes if "ignored" in x]
-
-    two = "Columns that are ignored: given by. If 'given by' names who answered: --columns 'annotator=given by'."
-    assert noted(lambda k: f"u{k % 2}") == [two]
-    for extra in (lambda k: f"u{k % 3}", lambda k: "u", lambda k: k % 2, lambda k: ("yes", "no")[k % 2]):
-        assert noted(extra) == ["Columns that are ignored: given by."]
-    header = "i,j,similar,given by,place"
-    assert "If one of 'given by', 'place' names who" in noted(lambda k: f"u{k % 2},p{k % 2}", header=header)[0]
-    assert "annotator=" not in noted(lambda k: f"u{k % 2},p{k % 2}", header="i,j,similar,worker,place")[0]
-    assert "annotator=" not in noted(lambda k: f"u{k % 201}", n=2010)[0]
-
-
-def test_a_table_of_features_is_one_of_answers_by_known_names_alone():
-    assert columns_of_answers(["Left", "right", "is_same"]) == ("Left", "right", "is_same")
-    assert columns_of_answers(["doc_1", "doc_2", "similar"]) == ()
-    assert columns_of_answers(["i", "j", "together"]) == ()
-
-
-def test_the_documentation_names_all_columns_that_are_known():
-    text = (Path(__file__).parents[1] / "docs" / "answers.md").read_text(encoding="utf-8")
-    names = [", ".join(pair) for pair in ENDS] + [*ANSWERS, *ANNOTATORS]
-    assert [name for name in names if f"`{name}`" not in text] == []
 
 
 def test_broken_rows_and_files_are_named(tmp_path):
