@@ -94,7 +94,8 @@ def choose(
         {"setting": n, "nll": float(m), "behind_best": float(b), "standard_error": float(e)}
         for n, m, b, e in zip(names, means, behind, errors, strict=True)
     )
-    why = "predicts answers best"
-    if index != best:
-        why = f"is within reach ({behind[index]:.4f} <= {errors[index]:.4f}) of the best, {names[best]}"
-    return Choice(index, f"{names[index]} {why} ({means[index]:.4f} nats per answer)", table)
+    if index == best:
+        reason = f"{names[best]} predicts answers best ({means[best]:.4f} nats per answer)"
+    else:
+        reason = f"{names[index]} ({means[index]:.4f} nats per answer) is within one standard error ({errors[index]:.4f}) of the best, {names[best]} ({means[best]:.4f})"
+    return Choice(index, reason, table)
