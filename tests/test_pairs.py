@@ -8,6 +8,7 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
@@ -67,6 +68,8 @@ BAD = [
     ({"annotators": ["a", "b"]}, "annotators", None, "each of the 4 pairs"),
     ({"annotators": ["a", "b", None, "a"]}, "annotators", 2, "missing"),
     ({"item_ids": ["a", "b", "c"]}, "item_ids", None, "6 rows"),
+    ({"item_ids": torch.zeros(6, 2, dtype=torch.bfloat16)}, "item_ids", None, "a list of ids"),
+    ({"item_ids": torch.zeros(6, 2, device="meta")}, "item_ids", None, "a list of ids"),
     ({"item_ids": list("abcdea")}, "item_ids", 5, "'a'"),
     ({"item_ids": list("abcdef"), "pairs": [["a", "b"], ["c", "z"], ["d", "e"], ["a", "c"]]}, "pairs", 1, "'z'"),
 ]

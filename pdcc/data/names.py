@@ -20,10 +20,10 @@ def check_ids(name: str, item_ids: Collection[Any], n_items: int | None = None) 
     """Ids (N,) as an object array: hashable, none missing, none twice."""
     try:
         listed = list(item_ids)
-    except Exception as error:
+        ids = np.empty(len(listed), dtype=object)
+        ids[:] = listed
+    except Exception as error:  # tensors, too, that NumPy has no numbers for
         raise PairDataError(name, "a list of ids", f"{item_ids!r:.80}", "Pass one id for each item.") from error
-    ids = np.empty(len(listed), dtype=object)
-    ids[:] = listed
     if n_items is not None and len(ids) != n_items:
         raise PairDataError(
             name, f"one id for each of the {n_items} rows of X", f"{len(ids)}", "Pass ids in the order of X."

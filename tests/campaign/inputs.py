@@ -95,6 +95,7 @@ def frames(rng: Rng) -> str | None:
         value = (odd_similar if column == "similar" else odd_annotators)(frame[column].to_numpy().astype(int) % 3, rng)
         if (
             isinstance(value, list | np.ndarray)
+            and not (isinstance(value, list) and any(isinstance(one, list | tuple) for one in value))
             and np.ndim(value) == 1
             and len(value) == M
             and "\\ud800" not in ascii(value)
