@@ -309,12 +309,12 @@ def test_the_smaller_part_is_believed_less_as_far_as_answers_go_apart():
     mixed = mixed_clusters(data.features.astype(np.float32), labels, data, 3)
     beliefs = np.full((240, 3), 0.01)
     beliefs[np.arange(240), labels] = 0.98
-    out = doubted(beliefs, labels, mixed, 0.1, None)
+    out = doubted(beliefs, mixed, 0.1, None)
     np.testing.assert_allclose(out.sum(axis=1), 1.0)
     smaller = np.isin(np.arange(240), mixed[0].rows)
     assert out[smaller, 0].max() < 0.2
     np.testing.assert_array_equal(out[~smaller], beliefs[~smaller])
-    np.testing.assert_array_equal(doubted(beliefs, labels, (), 0.1, None), beliefs)
+    np.testing.assert_array_equal(doubted(beliefs, (), 0.1, None), beliefs)
 
 
 def test_too_few_clusters_are_seen_and_allowed_for():

@@ -136,8 +136,7 @@ def judge_labels(
     apart = said_similar(labels[data.i] == labels[data.j], data)[1]
     rng = np.random.default_rng(seed)
     drawn = [
-        doubted(sharpened(one.beliefs, labels, a), labels, mixed, apart, rng if k else None)
-        for k, (one, a) in enumerate(at)
+        doubted(sharpened(one.beliefs, labels, a), mixed, apart, rng if k else None) for k, (one, a) in enumerate(at)
     ]
     right = np.array([np.take_along_axis(each, labels[:, None], 1).mean() for each in drawn])
     share, beliefs = Estimate.of(right[0], right[1:].tolist(), step=1 / len(labels)), drawn[0]
@@ -234,9 +233,7 @@ def sharpened(beliefs: Float64, labels: Ints, accuracy: float) -> Float64:
     return np.asarray(out)
 
 
-def doubted(
-    beliefs: Float64, labels: Ints, mixed: Sequence[Mixed], apart: float, rng: np.random.Generator | None
-) -> Float64:
+def doubted(beliefs: Float64, mixed: Sequence[Mixed], apart: float, rng: np.random.Generator | None) -> Float64:
     """Beliefs (N, K) less sure of the labels in the smaller part of each cluster that holds two classes: fits to other answers hold the same two.
 
     Of the pairs across two parts as many are of one class as they are called similar beyond pairs across clusters, ``apart``, beside those
@@ -248,10 +245,9 @@ def doubted(
             said[0] / said.sum() if rng is None else rng.beta(*(said + 0.5)) for said in (one.within, one.across)
         )
         together = float(np.clip((across - apart) / max(within - apart, 1e-9), 0.0, 1.0))
-        k = labels[one.rows[0]]
-        taken = out[one.rows, k] * (1 - together)
+        taken = out[one.rows, one.cluster] * (1 - together)
         out[one.rows] += (taken / (K - 1))[:, None]
-        out[one.rows, k] -= taken * (1 + 1 / (K - 1))
+        out[one.rows, one.cluster] -= taken * (1 + 1 / (K - 1))
     return out
 
 

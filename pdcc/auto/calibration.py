@@ -23,7 +23,7 @@ CUT = 3  # clusters, those that answers contradict most, that are cut in turn be
 BLEND = 0.5  # share of the discriminant coordinates in the embedding
 FOLDS = 3  # of the answers, to compare partitions by
 SHRINK = 100.0  # answers by which the rate between two clusters is shrunk to the pooled rate
-DIVIDED = 0.05  # a cluster is said to hold two classes below this p-value, adjusted for the number of clusters (an earlier form, 2.4 standard errors, on made-up tables: 2 % of right clusters, three in four merged ones)
+DIVIDED = 0.05  # a cluster is said to hold two classes below this p-value, adjusted for the number of clusters (at 2.4 standard errors, unadjusted, on made-up tables: 1 % of right clusters, three in four merged ones)
 COUNT_FOLDS = 5  # of the answers, to count clusters by; in 20 draws three folds were off by 3 and 2 once each (cifar10n, satellite), five by 2 twice (cifar10n)
 LARGEST_K = 20  # most clusters that n_clusters="auto" compares
 
