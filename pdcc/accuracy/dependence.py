@@ -11,6 +11,8 @@ from pdcc.arrays import Ints
 from pdcc.auto.signals import holm
 
 REPLICATES = 200
+# An annotator's own rates of "similar" count as much as everyone's after so many answers.
+OWN = 10.0
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,14 @@ def dependence(found: Calibration, s: int, annotator: Ints | None, seed: int) ->
     ``found`` should have been calibrated by rates alone (``apart``): what answers have in common must not have gone into it.
 
     The statistic: residuals of two answers about an item, multiplied, and weighed by how alike the two other items are. An item that an
-    annotator takes for another has too many "different" with its own cluster, and too many "similar" with the other one.
+    annotator takes for another has too many "different" with its own cluster, and too many "similar" with the other one. One who errs more
+    often than others, or says "similar" more often, does so about every item: that goes out of the residuals first, of both alike.
     """
     at = found.sets[s]
     generator = torch.Generator().manual_seed(seed)
     groups = [(at.at_left, at.at_right, len(at.used))]
+    by = torch.as_tensor(annotator) if annotator is not None else torch.zeros(len(at.similar), dtype=torch.int64)
     if annotator is not None:
-        by = torch.as_tensor(annotator)
         ends = torch.cat([at.at_left, at.at_right]) * (int(by.max()) + 1) + by.repeat(2)
         ids, where = torch.unique(ends, return_inverse=True)
         groups.append((*where.chunk(2), len(ids)))
@@ -55,7 +58,8 @@ def dependence(found: Calibration, s: int, annotator: Ints | None, seed: int) ->
             p = B[truth[at.at_left], truth[at.at_right]]
             y = (torch.rand(len(p), generator=generator, dtype=torch.float64) < p).double()
             expected = ((m[at.at_left] @ B) * m[at.at_right]).sum(1)
-            both = [[_together(one - expected, m, at, *group) for group in groups] for one in (at.similar, y)]
+            rest = beside_rates(torch.stack([at.similar - expected, y - expected], 1), expected, by)
+            both = [[_together(one, m, at, *group) for group in groups] for one in rest.unbind(1)]
             above.append(np.array(both[0]) - np.array(both[1]))
     excess = np.array(above)
     deviation = excess.std(axis=0)
@@ -66,6 +70,21 @@ def dependence(found: Calibration, s: int, annotator: Ints | None, seed: int) ->
     adjusted = [*holm(ps), None]
     z = float(np.max(excess.mean(axis=0) / np.maximum(deviation, 1e-12)))
     return Dependence(adjusted[0], adjusted[1], z)
+
+
+def beside_rates(residual: Tensor, expected: Tensor, by: Tensor) -> Tensor:
+    """Residuals (M, S) less what ridge regression on 1 and ``expected`` (M,), annotator by annotator, makes of them."""
+    known = torch.stack([torch.ones_like(expected), expected], 1)
+    n, K = int(by.max()) + 1, known.shape[1]
+    gram = known.new_zeros(n, K, K).index_add_(0, by, known[:, :, None] * known[:, None, :])
+    columns = [part[:, None].to(residual.dtype) for part in known.unbind(1)]
+    moments = torch.stack(
+        [residual.new_zeros(n, residual.shape[1]).index_add_(0, by, c * residual) for c in columns], 1
+    )
+    own = torch.linalg.solve(gram + OWN * torch.eye(K, dtype=known.dtype), moments.to(known.dtype)).to(residual.dtype)
+    for k, c in enumerate(columns):  # one at a time: (M, S) may be large
+        residual = residual - c * own[:, k][by]
+    return residual
 
 
 def _together(residual: Tensor, m: Tensor, at: Judged, of_left: Tensor, of_right: Tensor, n: int) -> float:

@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
+from pdcc.accuracy.dependence import beside_rates
 from pdcc.arrays import Bools, Float64, Ints
 from pdcc.posterior.arviz_calls import has
 from pdcc.posterior.inference_data import Posterior, read_posterior, take
@@ -70,7 +72,7 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
       answers (a pair answered more than once counts with its first answer);
     * wedge excess, sum_n (|s_n|^2 - sum_a |r_a w_a|^2) / sum_a |r_a w_a|^2, where item n's score s_n = sum_a r_a w_a runs
       over its answers, r = y - p, and w = m - 1/K of the other end. Independent answers give about 0; an item that
-      consistently behaves like a member of another cluster raises it;
+      consistently behaves like a member of another cluster raises it. What an annotator does with every item goes out of r first;
     * item spread, the standard deviation of the items' positive rates, weighted by answers;
     * with annotator ids: triangles and wedges within annotators, positive rates by annotator, and disagreement by
       annotator (share of answers that differ from whether the predicted clusters agree).
@@ -120,10 +122,11 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
     used, cell = np.unique(a * K + b, return_inverse=True)
     names = tuple(f"clusters {c // K} and {c % K}" if c // K != c % K else f"within cluster {c // K}" for c in used)
     out = [statistic("positive rate by cluster pair", *_rates(cell, Z), names)]
-    w = m - 1 / K
+    w, rest = m - 1 / K, Z - p[:, None]
     nodes = [("", i, j)]
     if annotator is not None:
         nodes.append((" within annotator", annotator * n_items + i, annotator * n_items + j))
+        rest = beside_rates(*(torch.as_tensor(part) for part in (rest.astype(np.float32), p, annotator))).numpy()
     for suffix, u, v in nodes:
         closure, broken, n_triangles = _triangle_statistics(u, v, Y, rng)
         absent = "" if n_triangles else f"There are no triangles{suffix} among these {len(y)} pairs"
@@ -134,7 +137,7 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
         closure = np.nan_to_num(closure, nan=1.0)
         out.append(statistic(f"triangle closure{suffix}", closure, count, aims=True, absent=absent or lonely))
         out.append(statistic(f"broken triangles{suffix}", broken, count, aims=True, absent=absent))
-        excess, n_wedges = _wedge_excess(u, v, w[i], w[j], Z - p[:, None])
+        excess, n_wedges = _wedge_excess(u, v, w[i], w[j], rest)
         absent = "" if n_wedges else f"No item has two answers{suffix}"
         out.append(
             statistic(f"wedge excess{suffix}", excess, np.array([n_wedges]), aims=True, tail="upper", absent=absent)
