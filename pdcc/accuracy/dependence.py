@@ -9,10 +9,9 @@ from torch import Tensor
 from pdcc.accuracy.beliefs import Calibration, Judged
 from pdcc.arrays import Ints
 from pdcc.auto.signals import holm
+from pdcc.criticism.own_rates import beside_rates
 
 REPLICATES = 200
-# An annotator's own rates of "similar" count as much as everyone's after so many answers.
-OWN = 10.0
 
 
 @dataclass(frozen=True)
@@ -70,21 +69,6 @@ def dependence(found: Calibration, s: int, annotator: Ints | None, seed: int) ->
     adjusted = [*holm(ps), None]
     z = float(np.max(excess.mean(axis=0) / np.maximum(deviation, 1e-12)))
     return Dependence(adjusted[0], adjusted[1], z)
-
-
-def beside_rates(residual: Tensor, expected: Tensor, by: Tensor) -> Tensor:
-    """Residuals (M, S) less what ridge regression on 1 and ``expected`` (M,), annotator by annotator, makes of them."""
-    known = torch.stack([torch.ones_like(expected), expected], 1)
-    n, K = int(by.max()) + 1, known.shape[1]
-    gram = known.new_zeros(n, K, K).index_add_(0, by, known[:, :, None] * known[:, None, :])
-    columns = [part[:, None].to(residual.dtype) for part in known.unbind(1)]
-    moments = torch.stack(
-        [residual.new_zeros(n, residual.shape[1]).index_add_(0, by, c * residual) for c in columns], 1
-    )
-    own = torch.linalg.solve(gram + OWN * torch.eye(K, dtype=known.dtype), moments.to(known.dtype)).to(residual.dtype)
-    for k, c in enumerate(columns):  # one at a time: (M, S) may be large
-        residual = residual - c * own[:, k][by]
-    return residual
 
 
 def _together(residual: Tensor, m: Tensor, at: Judged, of_left: Tensor, of_right: Tensor, n: int) -> float:

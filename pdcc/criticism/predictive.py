@@ -15,8 +15,8 @@ import torch
 from numpy.typing import NDArray
 from scipy import sparse
 
-from pdcc.accuracy.dependence import beside_rates
 from pdcc.arrays import Bools, Float64, Ints
+from pdcc.criticism.own_rates import beside_rates
 from pdcc.posterior.arviz_calls import has
 from pdcc.posterior.inference_data import Posterior, read_posterior, take
 
@@ -79,7 +79,7 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
 
     The observed answers were fitted, so they lie closer to the posterior mean than new ones would. Replicates and twins are
     therefore refitted to first order before statistics of residuals and rates are taken (triangles need whole answers): a
-    refit moves the posterior mean p by Cov(p) W (y - p), W = 1 / (p (1 - p)), with the draws' own covariance.
+    refit to y* in place of y moves the posterior mean p by Cov(p) W (y* - y), W = 1 / (p (1 - p)), with the draws' own covariance.
 
     ``twins`` data sets with the same rates but transitive errors (one label per item, drawn from A m, whoever answers) say
     how often triangles and wedges would notice. Layers below the last would absorb more of it than the refit does, and annotators
@@ -106,8 +106,9 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
     Y = np.concatenate([y[:, None], replicated[chosen].T, twin], axis=1).astype(np.float32)
     S = len(chosen)
     p = posterior.probability()
-    Z = Y.copy()
-    Z[:, 1:] -= _moved(posterior, p, Y[:, 1:])
+    moved = _moved(posterior, p, Y)
+    # What the given answers' own fit left undone under its prior, refits to replicates leave undone too.
+    Z = np.concatenate([Y[:, :1], Y[:, 1:] - moved[:, 1:] + moved[:, :1]], axis=1)
 
     def statistic(
         name: str, values: Float64, count: Ints, labels: tuple[str, ...] = ("",), **options: Any
