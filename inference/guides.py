@@ -7,11 +7,13 @@ from pdcc.models.confusion import (
     AnnotatorConfusion,
     Confusion,
     PooledConfusion,
+    PooledPriorConfusion,
     RatesPriorConfusion,
     SigmoidPriorConfusion,
     StochasticConfusion,
 )
 from pdcc.models.modules import Module
+from pdcc.models.objective import two_rates
 
 
 class MapGuide(Module, AutoDelta):  # type: ignore[misc]
@@ -35,6 +37,8 @@ def map_guide(model: PyroModule) -> MapGuide:
         values["agreement_logits"] = confusion.initial
     if isinstance(confusion, RatesPriorConfusion):
         values["rate_logits"] = confusion.mean
+    if isinstance(confusion, PooledPriorConfusion):
+        values["agreement_logits"] = two_rates(confusion.mean, confusion.identity)
     fallback = init_to_uniform if isinstance(confusion, Confusion) else init_to_mean
     guide = MapGuide(model, init_loc_fn=init_to_value(values=values, fallback=fallback))
     if model._pyro_name:  # a named program's guide has parameters of its own too

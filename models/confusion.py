@@ -85,8 +85,12 @@ class RatesPriorConfusion(Confusion):
 
     def agreement(self) -> Tensor:
         """B, (K, K)."""
+        return torch.sigmoid(stacked(self.centre()))
+
+    def centre(self) -> Tensor:
+        """Logits of the two rates as a matrix, (K, K)."""
         rates = pyro.sample("rate_logits", dist.Normal(self.mean, self.deviation).to_event(1))
-        return torch.sigmoid(stacked(two_rates(rates, self.identity)))
+        return two_rates(rates, self.identity)
 
 
 class PooledConfusion(RatesConfusion):
@@ -103,6 +107,21 @@ class PooledConfusion(RatesConfusion):
     def agreement(self) -> Tensor:
         """B, (K, K)."""
         raw = stacked(pyro.sample("agreement_logits", dist.Normal(self.centre(), self.deviation).to_event(2)))
+        return sigmoid_agreement(raw, symmetric=True)
+
+
+class PooledPriorConfusion(RatesPriorConfusion):
+    """A rate for every two clusters around two shared ones that have a prior themselves: what a posterior of the pooled form needs."""
+
+    symmetric = True
+
+    def __init__(self, n_clusters: int, spread: float = 0.5):
+        super().__init__(n_clusters)
+        self.spread = spread
+
+    def agreement(self) -> Tensor:
+        """B, (K, K)."""
+        raw = stacked(pyro.sample("agreement_logits", dist.Normal(self.centre(), self.spread).to_event(2)))
         return sigmoid_agreement(raw, symmetric=True)
 
 
@@ -127,14 +146,11 @@ class SigmoidPriorConfusion(Confusion):
     """B = sigmoid(B') with B' ~ Normal around the paper's start: what a posterior of the free form needs.
 
     A deviation of 2 puts the central 90 % of every entry of B between .09 and .99 (diagonal) or .01 and .91 (off it).
-    ``centre``: logits (K, K) in the place of the paper's start.
     """
 
-    def __init__(
-        self, n_clusters: int, deviation: float = 2.0, *, centre: Tensor | None = None, symmetric: bool = True
-    ):
+    def __init__(self, n_clusters: int, deviation: float = 2.0, *, symmetric: bool = True):
         super().__init__()
-        self.register_buffer("centre", 2 * torch.eye(n_clusters) - 1 if centre is None else centre)
+        self.register_buffer("centre", 2 * torch.eye(n_clusters) - 1)
         self.deviation, self.symmetric = deviation, symmetric
 
     def agreement(self) -> Tensor:

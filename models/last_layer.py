@@ -13,6 +13,7 @@ from pdcc.models.confusion import (
     Confusion,
     NoConfusion,
     PooledConfusion,
+    PooledPriorConfusion,
     RatesConfusion,
     RatesPriorConfusion,
     ShiftedConfusion,
@@ -103,7 +104,7 @@ def uncertain_confusion(fitted: nn.Module, n_clusters: int, shift: Tensor | None
     known: B at the point estimate, (K, K) or (M, K, K), for a confusion that is not one of ours: it is held fixed.
     """
     if isinstance(fitted, PooledConfusion):
-        return SigmoidPriorConfusion(n_clusters, fitted.deviation, centre=fitted.centre().detach())
+        return PooledPriorConfusion(n_clusters, fitted.deviation)
     if isinstance(fitted, RatesConfusion):
         return RatesPriorConfusion(n_clusters)
     if isinstance(fitted, SigmoidConfusion):

@@ -34,7 +34,7 @@ from pdcc.models import (
     StochasticConfusion,
     normal_weights_,
 )
-from pdcc.models.confusion import RatesPriorConfusion
+from pdcc.models.confusion import PooledPriorConfusion, RatesPriorConfusion
 from pdcc.posterior.arviz_calls import import_arviz
 
 N, M, K, D, R = 40, 200, 3, 4, 2
@@ -43,6 +43,7 @@ FORMS = {
     "rates": lambda: RatesConfusion(K),
     "rates-prior": lambda: RatesPriorConfusion(K),
     "pooled": lambda: PooledConfusion(K),
+    "pooled-prior": lambda: PooledPriorConfusion(K),
     "sigmoid": lambda: SigmoidConfusion(K),
     "sigmoid-prior": lambda: SigmoidPriorConfusion(K),
     "stochastic": lambda: StochasticConfusion(K),
@@ -53,6 +54,7 @@ LATENT = {
     "rates": 0,
     "rates-prior": 2,
     "pooled": K * K,
+    "pooled-prior": 2 + K * K,
     "sigmoid": 0,
     "sigmoid-prior": K * K,
     "stochastic": K * (K - 1),
@@ -175,7 +177,7 @@ def test_simulating_answers_is_one_line():
     assert not torch.equal(drawn, batch.similar)
 
 
-@pytest.mark.parametrize("form", ["pooled", "sigmoid-prior", "stochastic", "per-annotator"])
+@pytest.mark.parametrize("form", ["pooled", "pooled-prior", "sigmoid-prior", "stochastic", "per-annotator"])
 @DTYPES
 def test_nuts_and_arviz(form, dtype):
     model, batch = make(form, dtype), everything(dtype)
@@ -186,7 +188,7 @@ def test_nuts_and_arviz(form, dtype):
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # ArviZ warns, and leaves the group out, where it cannot vectorise the model
         found = arviz.from_pyro(run)
-    site = "agreement_logits" if form in ("pooled", "sigmoid-prior") else "confusion_columns"
+    site = "agreement_logits" if form in ("pooled", "pooled-prior", "sigmoid-prior") else "confusion_columns"
     draws = found.posterior[site].values
     assert draws.shape == (1, 8, K, K)
     assert np.ptp(draws, axis=1).max() > 0

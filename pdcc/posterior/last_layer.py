@@ -78,7 +78,7 @@ def last_layer_of(
     start |= {name: sites[name] for name in ("partition_columns",) if name in sites}
     if isinstance(fitted.confusion, SigmoidConfusion):
         start["agreement_logits"] = fitted.confusion.raw.detach().clone()
-    if isinstance(fitted.confusion, RatesConfusion) and "agreement_logits" not in start:
+    if isinstance(fitted.confusion, RatesConfusion):
         start["rate_logits"] = fitted.confusion.rates.detach().clone()
     if not start:
         raise ValueError(
