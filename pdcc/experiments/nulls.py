@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 
 from pdcc.accuracy.estimate import judge_labels
 from pdcc.annotators import (
@@ -34,7 +35,8 @@ WRONG = 0.2
 
 @dataclass(frozen=True)
 class Setting:
-    """kind: "null" (independent answers), "null, eight" (of eight annotators), or "mind" (a label in mind per item)."""
+    """kind: "null" (independent answers about items of one class each), "null, eight" (of eight annotators), "null, net" (about memberships
+    that a net gave, as the model has it), or "mind" (a label in mind per item)."""
 
     kind: str
     ratio: int
@@ -60,8 +62,13 @@ def run_cell(setting: Setting) -> dict[str, Any]:
         answers = mixed_annotators(F, pairs, np.stack([uniform_confusion(K, e) for e in rates]), rng)
     else:
         answers = answer_through(F, pairs, uniform_confusion(K, WRONG), rng)
+    new = VolMaxDCC(K, hidden=(64,), random_state=setting.seed, progress=False, device="cpu")
+    if setting.kind == "null, net":
+        told = clone(new).fit(X, answers.pairs, answers.similar)
+        y, F = told.labels_, told.memberships_.astype(np.float64)
+        answers = answer_through(F, pairs, uniform_confusion(K, WRONG), rng)
     given = X, answers.pairs, answers.similar, answers.annotators
-    est = VolMaxDCC(K, hidden=(64,), random_state=setting.seed, progress=False, device="cpu").fit(*given)
+    est = new.fit(*given)
     data = PairData.from_arrays(*given)
     labels = judge_labels(est.fitted_, data, seed=setting.seed)
     p: dict[str, float | None] = {"dependence": None if labels.dependence is None else labels.dependence.p}
@@ -102,8 +109,8 @@ def simulate_nulls(
     path, n = output / "nulls.jsonl", 200 if size is None else size
     asked = [
         Setting(kind, ratio, 1000 * seed + r)
-        for r in range(max(1, n // 6))
-        for kind in ("null", "null, eight", "mind")
+        for r in range(max(1, n // 9))
+        for kind in ("null", "null, eight", "null, net", "mind")
         for ratio in RATIOS
     ]
     rows = run_study(asked, run_cell, path, n_jobs=n_jobs, dask=dask, progress=progress, label="nulls")
