@@ -303,8 +303,10 @@ def test_a_misspelt_option_is_named(est, noisy_blobs):
 def test_attributes_say_how_the_intervals_fared(est, noisy_blobs, monkeypatch):
     """With a volume term it is no posterior, and no figure of another configuration is carried."""
     a = noisy_blobs.answers
-    monkeypatch.setitem(measured.MEASURED, "svi", measured.Covered(0.91, 0.88, 20))
-    monkeypatch.setitem(measured.MEASURED, "svi, normal guide", measured.Covered(0.6, 0.5, 20))
+    monkeypatch.setitem(measured.MEASURED, ("svi", "stochastic", 0.0, False), measured.Covered(0.91, 0.88, 20))
+    monkeypatch.setitem(
+        measured.MEASURED, ("svi, normal guide", "stochastic", 0.0, False), measured.Covered(0.6, 0.5, 20)
+    )
     plain = fitted(noisy_blobs, volume=0.0)
     said = {}
     for guide in ("low-rank", "normal"):
