@@ -39,7 +39,10 @@ class Setting:
 
 @contextmanager
 def started(**options: Any) -> Iterator[Any]:
-    """A cluster at this machine's own address, which gives a cell up when it has killed two workers."""
+    """A cluster at this machine's own address, which gives a cell up when it has killed three workers.
+
+    A worker has one cell at a time: one that waits beside the cell that kills its worker is blamed for it as well.
+    """
     ours = {
         "host": "127.0.0.1",
         "dashboard_address": "127.0.0.1:0",
@@ -47,7 +50,8 @@ def started(**options: Any) -> Iterator[Any]:
         "n_workers": 2,
         "threads_per_worker": 1,
     }
-    with dask.config.set({"distributed.scheduler.allowed-failures": 1}), LocalCluster(**ours, **options) as local:
+    one_by_one = {"distributed.scheduler.allowed-failures": 2, "distributed.scheduler.worker-saturation": 1.0}
+    with dask.config.set(one_by_one), LocalCluster(**ours, **options) as local:
         yield local
 
 
