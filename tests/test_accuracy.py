@@ -10,7 +10,7 @@ from helpers import make_blobs
 from pdcc import PairData, VolMaxDCC, diagnose, metrics
 from pdcc.accuracy.beliefs import Calibration, Judged, Read, read
 from pdcc.accuracy.dependence import dependence
-from pdcc.accuracy.estimate import DOUBT, Estimate, doubted, label_sets, sharpened
+from pdcc.accuracy.estimate import DOUBT, Estimate, doubted, in_line, judge_labels, label_sets, sharpened
 from pdcc.accuracy.folds import FoldFits, fold_fits
 from pdcc.accuracy.outlook import Outlook, look_ahead
 from pdcc.accuracy.trusted import Trusted, matched, named, read_trusted, with_trusted
@@ -298,8 +298,8 @@ def test_a_cluster_of_two_classes_is_named():
     for seed in range(10):
         data, y = merged_blobs(seed)
         X = data.features.astype(np.float32)
-        found += [one for one in mixed_clusters(X, np.maximum(y, 1) - 1, data, 3) if one.cluster == 0]
-        false += len(mixed_clusters(X, y, data, 4))
+        found += [one for one in mixed_clusters(X, np.maximum(y, 1) - 1, data, 3, 0) if one.cluster == 0]
+        false += len(mixed_clusters(X, y, data, 4, 0))
     assert len(found) >= 9
     assert false <= 2
     one = found[0]
@@ -312,23 +312,32 @@ def test_a_cluster_of_two_classes_is_named():
 def test_clusters_that_are_of_one_item_or_all_alike_are_no_trouble():
     data, y = merged_blobs(0)
     labels = np.where(np.arange(240) == 0, 3, np.minimum(y, 2))
-    assert {one.cluster for one in mixed_clusters(data.features.astype(np.float32), labels, data, 4)} <= {0, 1, 2}
+    assert {one.cluster for one in mixed_clusters(data.features.astype(np.float32), labels, data, 4, 0)} <= {0, 1, 2}
     flat = np.zeros((240, 5), dtype=np.float32)
-    assert mixed_clusters(flat, y, data, 4) == ()
+    assert mixed_clusters(flat, y, data, 4, 0) == ()
 
 
 def test_the_smaller_part_is_believed_less_as_far_as_answers_go_apart():
     data, y = merged_blobs(0)
     labels = np.maximum(y, 1) - 1
-    mixed = mixed_clusters(data.features.astype(np.float32), labels, data, 3)
+    mixed = mixed_clusters(data.features.astype(np.float32), labels, data, 3, 0)
     beliefs = np.full((240, 3), 0.01)
     beliefs[np.arange(240), labels] = 0.98
-    out = doubted(beliefs, mixed, 0.1, None)
+    out = doubted(beliefs, labels, mixed, 0.1, None)
     np.testing.assert_allclose(out.sum(axis=1), 1.0)
     smaller = np.isin(np.arange(240), mixed[0].rows)
     assert out[smaller, 0].max() < 0.2
     np.testing.assert_array_equal(out[~smaller], beliefs[~smaller])
-    np.testing.assert_array_equal(doubted(beliefs, (), 0.1, None), beliefs)
+    np.testing.assert_array_equal(doubted(beliefs, labels, (), 0.1, None), beliefs)
+    larger = (labels == 0) & ~smaller
+    beliefs[larger] = [
+        0.1,
+        0.8,
+        0.1,
+    ]  # fits hold the larger part to be of another cluster, and one part is doubted, not both
+    out = doubted(beliefs, labels, mixed, 0.1, None)
+    np.testing.assert_array_equal(out[~larger], beliefs[~larger])
+    np.testing.assert_allclose(out.sum(axis=1), 1.0)
 
 
 def test_too_few_clusters_are_seen_and_allowed_for():
@@ -342,6 +351,29 @@ def test_too_few_clusters_are_seen_and_allowed_for():
     assert "may hold two classes" in found.answer(Question.CLUSTERS)
     assert "may hold two classes" in str(est.report_)
     assert found.items["settled"].mean() < 0.9
+
+
+def test_the_outlook_of_a_divided_cluster_is_of_one_piece():
+    """What is doubted of the fit to all answers is doubted of those to fewer: more answers are not said to do harm."""
+    data, _ = merged_blobs(3)
+    est = VolMaxDCC(3, hidden=(16,), random_state=0, progress=False).fit_data(data)
+    found = judge_labels(est.fitted_, data)
+    assert found.mixed
+    *_, most, every = found.outlook.accuracy.values()
+    assert every > most - 0.1
+
+
+def test_trusted_labels_say_nothing_of_single_items_where_answers_do_not():
+    rng = np.random.default_rng(0)
+    pairs = draw_pairs(90, 300, rng)
+    data = PairData.from_arrays(rng.normal(size=(90, 2)), pairs, rng.random(300) < 0.5)
+    est = VolMaxDCC(3, hidden=(8,), epochs=2, random_state=0, progress=False).fit_data(data)
+    found = judge_labels(est.fitted_, data, quick=True)
+    assert not found.accuracy
+    told = in_line(found, est.labels_, data, Estimate(0.9, 0.95, 0.99), level=0.95, target=0.8)
+    assert not told.items["settled"].any()
+    assert not told.clusters["settled"].any()
+    assert not told.precision
 
 
 def test_where_people_would_call_too_few_pairs_similar_no_verdict_goes_by_the_estimate():

@@ -110,6 +110,32 @@ def test_who_is_worse_than_the_others_is_flagged():
     assert sum(flagged(np.array([0.1, 0.1, 0.4, 0.1, 0.1])) for _ in range(20)) >= 19
 
 
+def made_up_audit(who, rate, rng):
+    """Answers of ``who`` (M,), wrong with probability ``rate`` and known to be so."""
+    pairs = draw_pairs(60, len(who), rng)
+    data = PairData.from_arrays(np.zeros((60, 2)) + np.arange(60)[:, None], pairs, rng.random(len(who)) < 0.5, who)
+    wrong = np.clip((rng.random(len(who)) < rate) * 1.0, 0.005, 0.995)
+    return data, pd.DataFrame({"wrong": wrong, "same": 0.5, "expected": 0.5, "cluster_i": 0, "cluster_j": 1})
+
+
+def test_whom_few_answers_are_compared_with_is_not_taken_for_certain():
+    """One of 3,000 answers and one of 30, 15 % wrong alike: neither is flagged oftener than SURE says."""
+    rng, who = np.random.default_rng(3), np.repeat([0, 1], [3000, 30])
+    flags = [annotator_reliability(*made_up_audit(who, 0.15, rng))["flag"] for _ in range(60)]
+    assert sum(each.str.contains("wrong more").any() for each in flags) <= 60 * 0.01 + 3 * np.sqrt(60 * 0.01)
+
+
+@pytest.mark.parametrize("each", [2, 10, 100])
+def test_annotators_of_few_answers_are_drawn_to_the_others(each):
+    """All are right in nine answers of ten: intervals hold that rate for nearly all, and none is certain from two answers."""
+    rng = np.random.default_rng(each)
+    table = annotator_reliability(*made_up_audit(np.repeat(np.arange(1200 // each), each), 0.1, rng))
+    held = ((table["low"] <= 0.9) & (0.9 <= table["high"])).mean()
+    assert held >= 0.9 - 3 * np.sqrt(0.09 / len(table))
+    assert table["reliability"].between(0.8, 0.97).all()
+    assert (table["high"] - table["low"]).min() > 0.02
+
+
 def test_copies_are_flagged():
     """Two annotators with the same twenty mistakes in fifty common pairs, and a third with others."""
     rng = np.random.default_rng(1)

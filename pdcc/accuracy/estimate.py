@@ -136,29 +136,39 @@ def judge_labels(
     apart = said_similar(labels[data.i] == labels[data.j], data)[1]
     rng = np.random.default_rng(seed)
     drawn = [
-        doubted(sharpened(one.beliefs, labels, a), mixed, apart, rng if k else None) for k, (one, a) in enumerate(at)
+        doubted(sharpened(one.beliefs, labels, a), labels, mixed, apart, rng if k else None)
+        for k, (one, a) in enumerate(at)
     ]
     right = np.array([np.take_along_axis(each, labels[:, None], 1).mean() for each in drawn])
     share, beliefs = Estimate.of(right[0], right[1:].tolist(), step=1 / len(labels)), drawn[0]
     accuracy, agreement = (share, Estimate()) if reason is None else (Estimate(), share)
     shares = [each.share for each in fits]
-    losses = np.array([1 - one.right for one, _ in at])
+    # Fits to fewer answers hold the same classes together: what is doubted of all answers' fit is doubted of theirs.
+    kept = right / np.array([a for _, a in at])
+    losses = np.array([1 - by * one.right for by, (one, _) in zip(kept, at, strict=True)])
     outlook = None if quick else look_ahead(len(data), shares, losses, 1 - right, target)
     rates = [_pairs(each, labels) for each in drawn]
     precision, recall = (Estimate.of(rates[0][k], [r[k] for r in rates[1:]]) for k in (0, 1))
     return LabelReport(
         accuracy, reason, agreement, precision, recall,
         _items(beliefs, labels, data, level), _clusters(drawn, labels, data, target),
-        depends, outlook, beliefs, fits[0].memberships, mixed, _doubt(labels, data.subset(by_chance)),
+        depends, outlook, beliefs, fits[0].memberships, mixed,
+        _doubt(labels, data.subset(by_chance)) if reason is None else None,
     )  # fmt: skip
 
 
 def in_line(
     report: LabelReport, labels: Ints, data: PairData, accuracy: Estimate, *, level: float, target: float
 ) -> LabelReport:
-    """The report with pairs, items and clusters believed in as far as ``accuracy``, which trusted labels tell, allows."""
+    """The report with pairs, items and clusters believed in as far as ``accuracy``, which trusted labels tell, allows.
+
+    Where answers tell nothing of single items, neither do these few labels: then only the whole is known.
+    """
+    if not (report.accuracy or report.agreement):
+        return report
     shares = [a for a in (accuracy.estimate, accuracy.low, accuracy.high) if a is not None]
-    drawn = [sharpened(report.beliefs, labels, a) for a in shares]
+    estimate, *ends = (sharpened(report.beliefs, labels, a) for a in shares)
+    drawn = [estimate, *(end for end in ends for _ in range(DRAWS))]  # ends of an interval, not draws to take ends of
     rates = [_pairs(each, labels) for each in drawn]
     precision, recall = (Estimate.of(rates[0][k], [r[k] for r in rates[1:]]) for k in (0, 1))
     items, clusters = _items(drawn[0], labels, data, level), _clusters(drawn, labels, data, target)
@@ -233,11 +243,14 @@ def sharpened(beliefs: Float64, labels: Ints, accuracy: float) -> Float64:
     return np.asarray(out)
 
 
-def doubted(beliefs: Float64, mixed: Sequence[Mixed], apart: float, rng: np.random.Generator | None) -> Float64:
-    """Beliefs (N, K) less sure of the labels in the smaller part of each cluster that holds two classes: fits to other answers hold the same two.
+def doubted(
+    beliefs: Float64, labels: Ints, mixed: Sequence[Mixed], apart: float, rng: np.random.Generator | None
+) -> Float64:
+    """Beliefs (N, K) less sure of the ``labels`` (N,) in one part of each cluster that holds two classes: fits to other answers hold the same two.
 
-    Of the pairs across two parts as many are of one class as they are called similar beyond pairs across clusters, ``apart``, beside those
-    within the parts. rng: draw these rates, rather than taking the likeliest.
+    In the smaller part, or in the larger where they mostly hold that to be of another cluster; as many are doubted as the smaller part
+    has, less those of the part that are doubted anyway. Of the pairs across two parts as many are of one class as they are called similar beyond pairs across
+    clusters, ``apart``, beside those within the parts. rng: draw these rates, rather than taking the likeliest.
     """
     out, K = beliefs.copy(), beliefs.shape[1]
     for one in mixed:
@@ -245,9 +258,12 @@ def doubted(beliefs: Float64, mixed: Sequence[Mixed], apart: float, rng: np.rand
             said[0] / said.sum() if rng is None else rng.beta(*(said + 0.5)) for said in (one.within, one.across)
         )
         together = float(np.clip((across - apart) / max(within - apart, 1e-9), 0.0, 1.0))
-        taken = out[one.rows, one.cluster] * (1 - together)
-        out[one.rows] += (taken / (K - 1))[:, None]
-        out[one.rows, one.cluster] -= taken * (1 + 1 / (K - 1))
+        others = np.setdiff1d(np.flatnonzero(labels == one.cluster), one.rows)
+        rows = one.rows if out[others, one.cluster].mean() >= 0.5 else others
+        believed, wanted = out[rows, one.cluster].sum(), len(rows) - (1 - together) * len(one.rows)
+        taken = out[rows, one.cluster] * max(0.0, 1 - wanted / max(believed, 1e-12))
+        out[rows] += (taken / (K - 1))[:, None]
+        out[rows, one.cluster] -= taken * (1 + 1 / (K - 1))
     return out
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.special import logsumexp
-from scipy.stats import binom, norm, poisson
+from scipy.stats import beta, hypergeom, norm, poisson
 
 from pdcc.arrays import Bools, Float64, Ints
 from pdcc.auto.signals import holm
@@ -20,6 +20,8 @@ FEWEST = 10
 # Log odds of an annotator's being wrong, beside the average one's, and how widely people may differ in them.
 ODDS = np.linspace(-5.0, 5.0, 201)
 SPREADS = np.geomspace(0.05, 3.0, 12)
+# Answers that are looked at at once.
+BLOCK = 2**13
 
 
 def annotator_reliability(data: PairData, audit: pd.DataFrame) -> pd.DataFrame:
@@ -44,21 +46,20 @@ def annotator_reliability(data: PairData, audit: pd.DataFrame) -> pd.DataFrame:
     known = np.unique(codes)
     counts = np.array([(codes == r).sum() for r in known])
     each = [_by_odds(wrong[codes == r], prior[codes == r]) for r in known]
-    likely, shares, spread = (np.array(part) for part in zip(*each, strict=True))
+    likely, shares = (np.array(part) for part in zip(*each, strict=True))
     weight = _weights(likely)
     rates = (weight * shares).sum(axis=1)
     worse = _worse(rates, counts)
+    before = _shared(rates, counts)
     flags = dict(zip(known.tolist(), map(_first, _careless(data, codes, known, same), worse), strict=True))
     for r, words in _copies(data, codes, wrong).items():
         flags[r] = "; ".join(
             filter(None, (flags[r], f"shares mistakes with {', '.join(str(names[s]) for s in words)}"))
         )
     rows: list[dict[str, Any]] = []
-    for r, n, rate, *believed in zip(
-        known.tolist(), counts.tolist(), rates.tolist(), shares, spread, weight, strict=True
-    ):
-        low, high = _middle(*believed)
-        row = {"annotator": names[r], "answers": n, "reliability": 1 - rate, "low": 1 - high, "high": 1 - low}
+    for r, n, share, believed in zip(known.tolist(), counts.tolist(), shares, weight, strict=True):
+        mean, low, high = _drawn_to_others(share, believed, n, before)
+        row = {"annotator": names[r], "answers": n, "reliability": 1 - mean, "low": 1 - high, "high": 1 - low}
         rows.append(row | {"confuses": _confuses(audit[codes == r]), "flag": flags[r]})
     return pd.DataFrame(rows).sort_values("answers", ascending=False, kind="stable", ignore_index=True)
 
@@ -70,14 +71,15 @@ def _before(similar: Bools, wrong: Float64, same: Float64, expected: Float64) ->
     return np.asarray(np.clip(so * wrong + other, 1e-6, 1 - 1e-6))
 
 
-def _by_odds(wrong: Float64, prior: Float64) -> tuple[Float64, Float64, Float64]:
-    """Log-likelihood of one annotator's answers, the share of them that is wrong, and how far as many others' may be off it by chance, for all
-    of ``ODDS``: how many times as high the odds of their being wrong are as an average annotator's."""
-    times = np.exp(ODDS)[:, None]
-    now = times * wrong / (1 - wrong + times * wrong)
-    likely = np.log((1 - wrong + times * wrong) / (1 - prior + times * prior)).sum(axis=1)
-    share = now.mean(axis=1)
-    return likely, share, np.sqrt(share * (1 - share) / len(wrong))
+def _by_odds(wrong: Float64, prior: Float64) -> tuple[Float64, Float64]:
+    """Log-likelihood of one annotator's answers, and the share of them that is wrong, for all of ``ODDS``: how many times as high the odds
+    of their being wrong are as an average annotator's."""
+    times, likely, share = np.exp(ODDS)[:, None], np.zeros(len(ODDS)), np.zeros(len(ODDS))
+    for at in range(0, len(wrong), BLOCK):
+        w, before = wrong[at : at + BLOCK], prior[at : at + BLOCK]
+        likely += np.log((1 - w + times * w) / (1 - before + times * before)).sum(axis=1)
+        share += (times * w / (1 - w + times * w)).sum(axis=1)
+    return likely, share / len(wrong)
 
 
 def _weights(likely: Float64) -> Float64:
@@ -90,12 +92,31 @@ def _weights(likely: Float64) -> Float64:
     return np.asarray(max(found, key=lambda one: one[0])[1])
 
 
-def _middle(share: Float64, give: Float64, weight: Float64) -> list[float]:
-    """The ends of the middle 90 % of a share of wrong answers that is ``share`` (G,), give or take ``give`` (G,), with these weights (G,)."""
-    at = np.linspace(0.0, 1.0, 2001)
-    below = norm.cdf((at[:, None] - share) / np.maximum(give, 1e-4)) @ weight
-    tail = (1 - LEVEL) / 2
-    return [float(at[np.searchsorted(below, p).clip(max=len(at) - 1)]) for p in (tail, 1 - tail)]
+def _shared(rates: Float64, counts: Ints) -> tuple[float, float]:
+    """The Beta that annotators' shares of wrong answers are drawn from, by moments: as wide as people differ beyond chance."""
+    if len(rates) == 1:
+        return 1.0, 1.0
+    mean = float(np.clip(np.average(rates, weights=counts), 0.01, 0.99))
+    chance = float(np.average(mean * (1 - mean) / counts, weights=counts))
+    between = max(float(np.average((rates - mean) ** 2, weights=counts)) - chance, 1e-4)
+    strength = float(np.clip(mean * (1 - mean) / between - 1, 2.0, 200.0))
+    return strength * mean, strength * (1 - mean)
+
+
+def _drawn_to_others(
+    share: Float64, weight: Float64, n: int, before: tuple[float, float]
+) -> tuple[float, float, float]:
+    """Mean and middle 90 % of how often an annotator is wrong of whose ``n`` answers a ``share`` (G,) is, with these weights (G,).
+
+    Each share is seen n times, beside what is known ``before`` from all annotators; the Beta of the mixture's mean and variance.
+    """
+    a, total = before[0] + n * share, before[0] + before[1] + n
+    means = a / total
+    mean = float(weight @ means)
+    variance = float(weight @ (means * (1 - means) / (total + 1) + (means - mean) ** 2))
+    strength = mean * (1 - mean) / variance - 1
+    low, high = beta(strength * mean, strength * (1 - mean)).interval(LEVEL)
+    return mean, float(low), float(high)
 
 
 def _careless(data: PairData, codes: Ints, known: Ints, same: Float64) -> list[str]:
@@ -116,10 +137,10 @@ def _careless(data: PairData, codes: Ints, known: Ints, same: Float64) -> list[s
 
 
 def _worse(rates: Float64, counts: Ints) -> list[str]:
-    """Of each annotator, a flag where more of their answers are wrong than chance makes of the others' share."""
+    """Of each annotator, a flag where more of all wrong answers are theirs than chance would give so many of all answers."""
     bad, n = rates * counts, counts.sum()
     others = np.asarray((bad.sum() - bad) / np.maximum(n - counts, 1))
-    chance: Float64 = np.asarray(binom.sf(np.floor(bad) - 1, counts, others))
+    chance: Float64 = np.asarray(hypergeom.sf(np.floor(bad) - 1, n, np.floor(bad.sum()), counts))
     tested = [float(p) if FEWEST <= c < n else None for p, c in zip(chance, counts, strict=True)]
     return [
         f"wrong more often than the others ({rate:.0%}, they {rest:.0%})" if p is not None and p < SURE else ""

@@ -138,7 +138,7 @@ def go_on(
             trial = replace(anew, result=replace(anew.result, start_held_out=trial.result.start_held_out))
     order = align(F, _memberships(trial, x))
     kept = bool((order == np.arange(len(order))).all()) or _put_back(trial, order)
-    useful = look(trial, x, None, shown, held)
+    useful = look(trial, x, None, shown, held, config.seed)
     report = FitReport(
         held_out=split.by,
         n_held_out=int(split.held.sum()),

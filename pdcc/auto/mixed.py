@@ -17,6 +17,7 @@ from pdcc.auto.large import Scaled, enough, some_answers
 from pdcc.auto.signals import answer_counts, constant_nll, holm, said_similar, standard_error, two_rate_nll
 from pdcc.data.pairs import PairData
 from pdcc.data.splits import folds as folds_of
+from pdcc.exclusive import one_core
 from pdcc.partition.kmeans import kmeans
 
 # Tries of the K-means that cuts a cluster; clusters with fewer answers within them are not judged.
@@ -36,10 +37,10 @@ class Mixed:
 
     def __str__(self) -> str:
         one, two = (said[0] / said.sum() for said in (self.within, self.across))
-        return f"Cluster {self.cluster} may hold two classes: cut in two along the features, answers say similar of {one:.0%} of the pairs within its parts, and of {two:.0%} across them ({self.n_answers:,} answers)."
+        return f"Cluster {self.cluster} may hold two classes or more: cut in two along the features, answers say similar of {one:.0%} of the pairs within its parts, and of {two:.0%} across them ({self.n_answers:,} answers)."
 
 
-def mixed_clusters(scaled: Scaled, labels: Ints, pairs: PairData, n_clusters: int, seed: int = 0) -> tuple[Mixed, ...]:
+def mixed_clusters(scaled: Scaled, labels: Ints, pairs: PairData, n_clusters: int, seed: int) -> tuple[Mixed, ...]:
     """Clusters of ``labels`` (N,) that answers divide, by answers that the cut was not made from, adjusted for their number; scaled: (N, p).
 
     None where items are so many that only samples of them are looked at.
@@ -50,13 +51,14 @@ def mixed_clusters(scaled: Scaled, labels: Ints, pairs: PairData, n_clusters: in
     folds = folds_of(pairs, FOLDS, way.seed)
     if len(way.X) > enough(way.X) or not folds:
         return ()
-    spaces = [way.embed(train) for train, _ in folds]
-    gains = [
-        np.concatenate([_gain(way, labels == k, space, *fold) for space, fold in zip(spaces, folds, strict=True)])
-        for k in range(n_clusters)
-    ]
-    space, tests = way.embed(pairs), holm([_chance(gain) for gain in gains])
-    found = [_parted(way, labels, k, space, pairs) for k, p in enumerate(tests) if p is not None and p < DIVIDED]
+    with one_core():  # how many threads there are must decide nothing
+        spaces = [way.embed(train) for train, _ in folds]
+        gains = [
+            np.concatenate([_gain(way, labels == k, space, *fold) for space, fold in zip(spaces, folds, strict=True)])
+            for k in range(n_clusters)
+        ]
+        space, tests = way.embed(pairs), holm([_chance(gain) for gain in gains])
+        found = [_parted(way, labels, k, space, pairs) for k, p in enumerate(tests) if p is not None and p < DIVIDED]
     return tuple(one for one in found if one.within.any() and one.across.any())
 
 

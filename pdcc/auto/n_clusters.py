@@ -75,7 +75,7 @@ def choose_n_clusters(
     if value == values[-1]:
         reason += " It is the largest that was compared: try larger ones too."
     if within_reach([nll[choice.index], np.concatenate([constant_nll(*fold) for fold in folds])], CLEARLY)[1]:
-        reason += " But no grouping by K-means predicts answers clearly better than one rate for all pairs does, so this number means little: give n_clusters, or compare trained fits (select_n_clusters with estimator=...)."
+        reason += " But this grouping by K-means does not predict answers clearly better than one rate for all pairs, so this number means little: give n_clusters, or compare trained fits (select_n_clusters with estimator=...)."
         logger.warning(reason)
     else:
         logger.info(reason)

@@ -16,7 +16,13 @@ from pdcc.training import OwnParts, TrainConfig, Trial, tensors
 
 
 def look(
-    trial: Trial, x: Items, plain: Ints | None, shown: PairData, held: PairData | None, fell_back: str | None = None
+    trial: Trial,
+    x: Items,
+    plain: Ints | None,
+    shown: PairData,
+    held: PairData | None,
+    seed: int,
+    fell_back: str | None = None,
 ) -> Usefulness:
     """Held-out nats beside those of one rate and of K-means (``plain``, (N,), if known); cluster sizes; what is wrong, in sentences."""
     F = memberships(trial.model, x).cpu().numpy()
@@ -40,7 +46,7 @@ def look(
             )
     if (sizes == 0).any():
         trouble.append(f"{int((sizes == 0).sum())} of {len(sizes)} clusters are empty.")
-    mixed = tuple(str(one) for one in mixed_clusters(as_rows(x), labels, shown, F.shape[1]))
+    mixed = tuple(str(one) for one in mixed_clusters(as_rows(x), labels, shown, F.shape[1], seed))
     return Usefulness(
         nll, constant, partition, tuple(int(n) for n in sizes), within, across, tuple(trouble), fell_back, mixed
     )

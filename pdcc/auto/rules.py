@@ -85,16 +85,18 @@ def choose(
     means = np.array([n.mean() for n in nll])
     may = np.ones(len(nll), dtype=bool) if allowed is None else np.array(allowed)
     best = int(np.where(may, means, np.inf).argmin())
-    behind = means - means[best]
     errors = np.array([standard_error(n - nll[best], None) for n in nll])
-    near = may & np.array([(n - nll[best]).mean() <= error for n, error in zip(nll, errors, strict=True)])
+    near = may & (means - means[best] <= errors)
     liked = -np.arange(len(nll)) if prefer is None else np.array(prefer)
     index = int(np.where(near, liked, -np.inf).argmax())
     table = tuple(
         {"setting": n, "nll": float(m), "behind_best": float(b), "standard_error": float(e)}
-        for n, m, b, e in zip(names, means, behind, errors, strict=True)
+        for n, m, b, e in zip(names, means, means - means.min(), errors, strict=True)
     )
-    if index == best:
+    leading = int(means.argmin())
+    if leading != best:
+        reason = f"{names[index]} is taken ({means[index]:.4f} nats per answer): {names[leading]} ({means[leading]:.4f}) is not shown to predict better by a standard error"
+    elif index == best:
         reason = f"{names[best]} predicts answers best ({means[best]:.4f} nats per answer)"
     else:
         reason = f"{names[index]} ({means[index]:.4f} nats per answer) is within one standard error ({errors[index]:.4f}) of the best, {names[best]} ({means[best]:.4f})"

@@ -191,7 +191,8 @@ class Runner:
     def steadiest(self, routes: list[Route]) -> Route:
         """Where answers choose nothing: the scaling under which K-means finds the same clusters again and again."""
         K, seed = self.config.n_clusters, self.config.seed
-        return routes[0] if len(routes) == 1 else max(routes, key=lambda r: steadiness(few(r.x, seed), K, seed))
+        each = list({r.scaler.kind: r for r in reversed(routes)}.values())[::-1]
+        return each[0] if len(each) == 1 else max(each, key=lambda r: steadiness(few(r.x, seed), K, seed))
 
     def _warm_key(self, route: Route, labels: Ints | None, seed: int) -> tuple[str | None, bytes, int]:
         return route.scaler.kind, b"" if labels is None else labels.tobytes(), seed
@@ -313,11 +314,11 @@ def _useful(
     run: Runner, plan: Plan, best: Trial, shown: PairData, held: PairData | None, routes: list[Route]
 ) -> tuple[Trial, Plan, Usefulness]:
     """Look at what came of it; where it is of no use, train another way, or else keep plain K-means."""
-    was = _look(best, plan, shown, held)
+    was = _look(run, best, plan, shown, held)
     if run.free and held is not None and was.doubtful and min(was.sizes) > 0:
         recalled = _by_heart(run, plan, was.within, shown)
         trial = run.train(recalled, shown, held, "by heart")
-        found, rate = _look(trial, recalled, shown, held), constant_nll(shown, held)
+        found, rate = _look(run, trial, recalled, shown, held), constant_nll(shown, held)
         # The burden of proof is on clusters that cannot be right; but answers that say nothing prove nothing.
         as_good, told = within_reach([_nll(best), _nll(trial)])[1], not within_reach([_nll(trial), rate])[1]
         if as_good and told and not found.trouble and not found.doubtful:
@@ -330,7 +331,7 @@ def _useful(
         ways += [] if plan.route.start is None else [simple.kept(run.steadiest(routes), was.trouble[0])]
     for number, way in enumerate(ways):
         trial = run.train(way, shown, held, f"another way {number + 1}")
-        found = _look(trial, way, shown, held)
+        found = _look(run, trial, way, shown, held)
         if not found.trouble:
             best, plan, was = trial, way, found
             break
@@ -367,10 +368,10 @@ def _nll(trial: Trial) -> Float64:
     return np.zeros(1) if trial.nll is None else trial.nll
 
 
-def _look(trial: Trial, plan: Plan, shown: PairData, held: PairData | None) -> Usefulness:
+def _look(run: Runner, trial: Trial, plan: Plan, shown: PairData, held: PairData | None) -> Usefulness:
     """What came of a plan."""
     plain = None if plan.route.start is None else plan.route.start.plain
-    return look(trial, plan.route.x, plain, shown, held, plan.fell_back)
+    return look(trial, plan.route.x, plain, shown, held, run.config.seed, plan.fell_back)
 
 
 def _accuracy_of(oracle: Oracle, scaler: Scaler, device: torch.device) -> Callable[[nn.Module], float]:

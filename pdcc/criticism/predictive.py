@@ -87,6 +87,8 @@ def run_predictive(idata: Any, *, draws: int = 200, twins: int = 50, seed: int =
     """
     posterior = read_posterior(idata)
     y, i, j, annotator = posterior.observed, posterior.i, posterior.j, posterior.annotator
+    if annotator is not None and (annotator == annotator[0]).all():  # what one annotator says is what all say
+        annotator = None
     replicated = take(idata, "posterior_predictive", "similar")
     replicated = replicated.reshape(-1, replicated.shape[-1])
     if replicated.shape[1] != len(y):
