@@ -1,6 +1,7 @@
 """Answers from files, in our form or another tool's: what was guessed is said, what has no opinion is set aside, what cannot be read is named."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -162,6 +163,7 @@ def read_answers(
         raise _error(file, bad, n_rows, [(a, said[a]) for a in answers])
     lost = {one.row for one in troubles}
     good = [k for k, row in enumerate(found.rows) if row not in lost]
+    notes += _begun([answers[k] for k in good], said)
     frame = _frame(found, parts, said, good, item_ids)
     frame.insert(0, "row", [found.rows[k] for k in good])
     without = np.array([said[answers[k]].unsure for k in good], dtype=bool)
@@ -263,6 +265,13 @@ def _troubles(parts: dict[str, list[str]], said: dict[str, Said], found: Rows) -
         if wrong:
             out.append(Unreadable(row, "; ".join(wrong)))
     return out
+
+
+def _begun(answers: list[str], said: dict[str, Said]) -> list[str]:
+    """What is said of answers that were read by their beginning."""
+    texts = Counter(text for text in answers if said[text].by_beginning)
+    words = [f"{text!r:.60} as {'same' if said[text].degree else 'different'}" for text, _ in texts.most_common()]
+    return [f"Read by their beginning: {listed(words, SHOWN)}."] if words else []
 
 
 def _told(without: list[str], unasked: int, unsure: str) -> list[str]:
