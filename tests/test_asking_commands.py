@@ -1,5 +1,7 @@
 """pdcc suggest, audit and annotators on a run."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -132,3 +134,26 @@ def test_audit_counts_rows_as_the_files_have_them(run, capsys, tmp_path):
         then = rows.loc[table.loc[file, "answer"]]
         assert table.loc[file, "i"].tolist() == then["i"].tolist()
     assert len(table) == 196 + 99
+
+
+def test_answers_made_of_labels_have_no_rows(run, capsys, tmp_path):
+    """Each is made of two rows of the file: the run counts its answers, also those of a table that is added."""
+    names = pd.read_csv(run / "features.csv")["id"]
+    labels = pd.DataFrame({"task": names, "worker": np.arange(60) % 3, "label": np.arange(60) // 3 % 2})
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    quick = ["--epochs", 2, "--confusion", "pooled", "--volume", 0, "--init", "kmeans", "--scale", "standard"]
+    words = ["fit", run / "features.csv", tmp_path / "labels.csv", "-k", 3, "-o", tmp_path / "run", "--id-column", "id"]
+    assert call(capsys, "-q", *words, *quick)[0] == 0
+    added = ["-o", tmp_path / "run2", "--epochs", 1]
+    assert call(capsys, "-q", "fit", "--from", tmp_path / "run", "--add", run / "pairs.csv", *added)[0] == 0
+    for name, n in (("run", 3 * 190), ("run2", 3 * 190 + 300)):
+        assert "answer_places" not in json.loads((tmp_path / name / "run.json").read_text())
+        assert call(capsys, "-q", "audit", tmp_path / name, "-o", tmp_path / "doubtful.csv")[0] == 0
+        table = pd.read_csv(tmp_path / "doubtful.csv")
+        assert sorted(table["answer"]) == list(range(n))
+        assert "file" not in table
+    assert (
+        call(capsys, "-q", "fit", "--from", run / "run", "--add", tmp_path / "labels.csv", *added, "--overwrite")[0]
+        == 0
+    )
+    assert "answer_places" not in json.loads((tmp_path / "run2" / "run.json").read_text())

@@ -39,7 +39,7 @@ def go_on(
     """
     from pdcc.data.answers import as_answers
     from pdcc.data.joining import joined
-    from pdcc.data.places import PLACES, place_of, rows_and_files, rows_taken
+    from pdcc.data.places import PLACES, places_of, rows_and_files
     from pdcc.data.reading import read_answers
     from pdcc.errors import PairDataError, expect
     from pdcc.estimator import VolMaxDCC
@@ -86,7 +86,7 @@ def go_on(
             logger.warning("%s: %d %s: they count twice.", file, found.n_repeated, what)
         data = found.data
         reads.append(read)
-        places.append(place_of(file, rows_taken(read), found.kept))
+        places += places_of(file, read, found.kept)
     plan = runs.Source.of(place, added[0], id_column, reading).going_on(body, added[1:])
     runs.check_apart(output, [place, *added])
     before = estimator.fitted_

@@ -11,20 +11,20 @@ from pdcc.data.reading import ReadAnswers
 PLACES = "answer_places"
 
 
-def rows_taken(read: ReadAnswers) -> Ints:
-    """The rows of those answers that a fit takes: two different items, and a weight above 0."""
+def places_of(file: Any, read: ReadAnswers, kept: Bools | None = None) -> list[dict[str, Any]]:
+    """A file and the rows of those of its answers that a fit takes, in their order, as plain JSON: from each first row to the last one in a sequence, both included.
+
+    A fit takes answers about two different items, with a weight above 0; ``kept``: which of these. Nothing of crowd-kit's labels: two of them are an answer.
+    """
+    if read.format == "crowdkit":
+        return []
     taken: Bools = np.asarray(read.frame["i"].to_numpy() != read.frame["j"].to_numpy(), dtype=bool)
     if "weight" in read.frame:
         taken &= read.frame["weight"].to_numpy(dtype=np.float32) > 0
     rows: Ints = read.rows[taken]
-    return rows
-
-
-def place_of(file: Any, rows: Ints, kept: Bools | None = None) -> dict[str, Any]:
-    """A file and the rows of its answers, in their order, as plain JSON: from each first row to the last one in a sequence, both included."""
     rows = rows if kept is None else rows[kept]
     parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1) if len(rows) else []
-    return {"file": str(file), "rows": [[int(part[0]), int(part[-1])] for part in parts]}
+    return [{"file": str(file), "rows": [[int(part[0]), int(part[-1])] for part in parts]}]
 
 
 def rows_and_files(places: list[dict[str, Any]], n_answers: int) -> tuple[Ints, list[str]] | None:
