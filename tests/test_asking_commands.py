@@ -1,10 +1,14 @@
 """pdcc suggest, audit and annotators on a run."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from pdcc.cli import main
+from pdcc.data.places import told_apart
 
 
 def call(capsys, *arguments: object) -> tuple[int, str, str]:
@@ -126,9 +130,63 @@ def test_audit_counts_rows_as_the_files_have_them(run, capsys, tmp_path):
     assert call(capsys, "-q", *words, "--epochs", 2)[0] == 0
     assert call(capsys, "-q", "audit", tmp_path / "run2", "-o", tmp_path / "doubtful.csv")[0] == 0
     table = pd.read_csv(tmp_path / "doubtful.csv").set_index("file")
-    files = {str(tmp_path / "first.csv"): first, str(tmp_path / "more.csv"): more.reset_index(drop=True)}
+    files = {"first.csv": first, "more.csv": more.reset_index(drop=True)}
     assert set(table.index) == set(files)
     for file, rows in files.items():
         then = rows.loc[table.loc[file, "answer"]]
         assert table.loc[file, "i"].tolist() == then["i"].tolist()
     assert len(table) == 196 + 99
+
+
+def test_answers_made_of_labels_have_no_rows(run, capsys, tmp_path):
+    """Each is made of two rows of the file: the run counts its answers, also those of a table that is added."""
+    names = pd.read_csv(run / "features.csv")["id"]
+    labels = pd.DataFrame({"task": names, "worker": np.arange(60) % 3, "label": np.arange(60) // 3 % 2})
+    labels.to_csv(tmp_path / "labels.csv", index=False)
+    quick = ["--epochs", 2, "--confusion", "pooled", "--volume", 0, "--init", "kmeans", "--scale", "standard"]
+    words = ["fit", run / "features.csv", tmp_path / "labels.csv", "-k", 3, "-o", tmp_path / "run", "--id-column", "id"]
+    assert call(capsys, "-q", *words, *quick)[0] == 0
+    added = ["-o", tmp_path / "run2", "--epochs", 1]
+    assert call(capsys, "-q", "fit", "--from", tmp_path / "run", "--add", run / "pairs.csv", *added)[0] == 0
+    for name, n in (("run", 3 * 190), ("run2", 3 * 190 + 300)):
+        assert "answer_places" not in json.loads((tmp_path / name / "run.json").read_text())
+        assert call(capsys, "-q", "audit", tmp_path / name, "-o", tmp_path / "doubtful.csv")[0] == 0
+        table = pd.read_csv(tmp_path / "doubtful.csv")
+        assert sorted(table["answer"]) == list(range(n))
+        assert "file" not in table
+    assert (
+        call(capsys, "-q", "fit", "--from", run / "run", "--add", tmp_path / "labels.csv", *added, "--overwrite")[0]
+        == 0
+    )
+    assert "answer_places" not in json.loads((tmp_path / "run2" / "run.json").read_text())
+
+
+def test_files_of_one_name_are_told_apart(run, capsys, tmp_path, monkeypatch):
+    """Each is given as c.csv, from a directory of its own; another name needs no directory."""
+    given = pd.read_csv(run / "pairs.csv")
+    parts = {"one": given[:150], "two": given[150:250], "three": given[250:]}
+    for name, rows in parts.items():
+        (tmp_path / name).mkdir()
+        rows.to_csv(tmp_path / name / ("d.csv" if name == "three" else "c.csv"), index=False)
+    quick = ["--epochs", 2, "--confusion", "pooled", "--volume", 0, "--init", "kmeans", "--scale", "standard"]
+    monkeypatch.chdir(tmp_path / "one")
+    words = ["fit", run / "features.csv", "c.csv", "-k", 3, "-o", tmp_path / "run", "--id-column", "id"]
+    assert call(capsys, "-q", *words, *quick)[0] == 0
+    monkeypatch.chdir(tmp_path / "two")
+    words = ["fit", "--from", "../run", "--add", "c.csv", "--add", "../three/d.csv", "-o", "../run2", "--epochs", 1]
+    assert call(capsys, "-q", *words)[0] == 0
+    assert call(capsys, "-q", "audit", "../run2", "-o", "doubtful.csv")[0] == 0
+    table = pd.read_csv("doubtful.csv").set_index("file")
+    files = {str(Path("one/c.csv")): "one", str(Path("two/c.csv")): "two", "d.csv": "three"}
+    assert set(table.index) == set(files)
+    for file, name in files.items():
+        found = table.loc[file]
+        assert sorted(found["answer"]) == list(range(len(parts[name])))
+        assert found["i"].tolist() == parts[name]["i"].to_numpy()[found["answer"]].tolist()
+
+
+def test_paths_are_shown_by_the_shortest_end_that_no_other_has():
+    paths = ["/c.csv", "/a/c.csv", "/b/a/c.csv", "/b/d.csv", "/b/e.csv"]
+    shown = told_apart([str(Path(path)) for path in paths])
+    assert list(shown.values()) == [str(Path(path)) for path in ("/c.csv", "/a/c.csv", "b/a/c.csv", "d.csv", "e.csv")]
+    assert told_apart(["/a/c.csv"]) == {"/a/c.csv": "c.csv"}

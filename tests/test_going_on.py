@@ -386,3 +386,34 @@ def test_columns_are_as_the_earlier_run_was_told(made, capsys, tmp_path):
     assert f"told, --columns {told}, or such as i, j, similar, found the columns Links, Rechts, Wer." in said
     assert pdcc(*words, made / "more.csv", "--add", tmp_path / "odd.csv") == 2
     assert f"more.csv: has other columns than the earlier run was told (--columns {told})." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("renamed", "kept"),
+    [
+        ({"left": "i", "right": "j", "ann": "ann"}, "annotator=ann"),
+        ({"left": "i", "right": "right", "ann": "ann"}, "annotator=ann"),
+        ({"left": "left", "right": "right", "ann": "who"}, "i=left,j=right"),
+        ({"left": "i", "right": "j", "ann": "who"}, ""),
+    ],
+)
+def test_told_columns_that_a_file_has_are_kept(made, capsys, tmp_path, renamed, kept):
+    """Two ends of a pair only together; where one of them is missing, the file's own pair is looked for."""
+    names = {"i": "left", "j": "right", "annotator": "ann"}
+    first, more = (pd.read_csv(made / name).rename(columns=names) for name in ("pairs.csv", "more.csv"))
+    first.to_csv(tmp_path / "pairs.csv", index=False)
+    more = more[:40].rename(columns=renamed)
+    if "right" in more and "left" not in more:
+        more = more.assign(j=more["right"])
+    more.to_csv(tmp_path / "more.csv", index=False)
+    told = "i=left,j=right,annotator=ann"
+    words = ["fit", made / "features.csv", tmp_path / "pairs.csv", "-k", 3, "--id-column", "id", *QUICK]
+    assert pdcc("-q", *words, "-o", tmp_path / "run", "--columns", told) == 0
+    words = ["fit", "--from", tmp_path / "run", "--add", tmp_path / "more.csv", "-o", tmp_path / "run2"]
+    assert pdcc(*words, "--epochs", 1) == 0
+    said = capsys.readouterr().err
+    assert f"more.csv: has other columns than the earlier run was told (--columns {told})." in said
+    assert (f"Read by those of them that it has: --columns {kept}." in said) == bool(kept)
+    assert "unnamed" not in said
+    data = runs.read_data(tmp_path / "run2")
+    assert (len(data), data.annotator_names) == (240, ("ann", "bob"))

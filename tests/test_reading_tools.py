@@ -62,6 +62,25 @@ def test_splink(tmp_path):
     assert (data.soft, data.similar.tolist()) == (None, [True, False])
 
 
+def test_data_sets_of_splink_are_neither_ignored_nor_annotators(tmp_path):
+    """Three of them, each in many rows, as names of annotators are; they name the items, or it is said that they do not."""
+    sets = ["crm", "shop", "web"]
+    rows = "".join(f"{k},{sets[k % 3]},{k + 1},{sets[k * k % 3]},1.0,new\n" for k in range(30))
+    head = "unique_id_l,source_dataset_l,unique_id_r,source_dataset_r,clerical_match_score,state\n"
+    path = written(tmp_path / "a.csv", head + rows)
+    read = read_answers(path)
+    assert read.notes[2:] == (
+        "Columns that are ignored: state.",
+        "Items are named by data set and id, as 'crm-__-0'.",
+    )
+    assert read.ignored == ("state",)
+    alone = read_answers(path, item_ids=range(31))
+    assert alone.notes[-1] == "Items are named by id alone, without source_dataset_l and source_dataset_r."
+    assert alone.ignored == ("state",)
+    one = written(tmp_path / "b.csv", (head + rows).replace("source_dataset_r", "other"))
+    assert read_answers(one).ignored == ("source_dataset_l", "other", "state")
+
+
 def test_durel():
     read = read_answers(FILES / "durel_judgments.csv")
     assert (read.format, read.soft, read.n_rows) == ("durel", True, 5)

@@ -6,6 +6,7 @@ import pytest
 from helpers import written
 
 from pdcc import PairDataError, read_answers
+from pdcc.data.words import DIFFERENT, SAME
 
 
 @pytest.mark.parametrize("skip", [False, True])
@@ -38,6 +39,10 @@ def test_scales_that_are_not_known_are_refused(tmp_path, cells, soft, fix, skip)
         ("same topic, different author", None), ("similar but not the same", None), ("not the same, but similar", None),
         ("same or different", None), ("match: no", None), ("match 0.1", None), ("same?", None), ("same, maybe", None), ("different: false", None),
         ("not different", None), ("sameness", None), ("same-ish", None), ("topic is the same", None), ("the same", None),
+        ("match failed", None), ("match rejected", None), ("matching rejected", None), ("same (unlikely)", None), ("same; but wrong", None),
+        ("similar in nothing", None), ("different spelling, identical firm", None), ("different spelling", None), ("same name", None),
+        ("different documents, one topic", None), ("match:", None), ("match: refused", None), ("match found", True), ("No match found.", False),
+        ("not the same topic", False), ("same.", True), ("similar enough", True), ("not similar enough", False), ("different companies", False),
     ],
 )  # fmt: skip
 def test_texts_that_begin_with_an_answer(tmp_path, word, same):
@@ -48,7 +53,25 @@ def test_texts_that_begin_with_an_answer(tmp_path, word, same):
         with pytest.raises(PairDataError, match="row 0, similar"):
             read_answers(path)
     else:
-        assert read_answers(path).frame.similar.tolist() == [same, True]
+        read = read_answers(path)
+        assert read.frame.similar.tolist() == [same, True]
+        assert any(note.startswith("Read by their beginning: ") for note in read.notes) == (
+            word.casefold() not in SAME + DIFFERENT
+        )
+
+
+def test_texts_that_were_read_by_their_beginning_are_said(tmp_path):
+    """Those of rows that are kept, the most frequent first; words for answers are not."""
+    words = ["same person", "Different people", "same person", "yes", "match failed", "Matching"]
+    path = written(tmp_path / "a.csv", "i,j,similar\n" + "".join(f"0,{k + 1},{w}\n" for k, w in enumerate(words)))
+    read = read_answers(path, skip_unreadable=True)
+    assert read.frame.similar.tolist() == [True, False, True, True, True]
+    assert read.notes[0] == (
+        "Read by their beginning: 'same person' as same, 'Different people' as different, 'Matching' as same."
+    )
+    kinds = ["topic", "subject", "theme", "class", "group", "kind", "item"]
+    path = written(tmp_path / "b.csv", "i,j,similar\n" + "".join(f"0,{k + 1},same {w}\n" for k, w in enumerate(kinds)))
+    assert read_answers(path).notes[0].endswith("'same group' as same and 2 more.")
 
 
 def test_unknown_words_are_counted_beside_those_that_are_known(tmp_path):

@@ -39,7 +39,7 @@ def go_on(
     """
     from pdcc.data.answers import as_answers
     from pdcc.data.joining import joined
-    from pdcc.data.places import PLACES, place_of, rows_and_files, rows_taken
+    from pdcc.data.places import PLACES, places_of, rows_and_files
     from pdcc.data.reading import read_answers
     from pdcc.errors import PairDataError, expect
     from pdcc.estimator import VolMaxDCC
@@ -86,7 +86,7 @@ def go_on(
             logger.warning("%s: %d %s: they count twice.", file, found.n_repeated, what)
         data = found.data
         reads.append(read)
-        places.append(place_of(file, rows_taken(read), found.kept))
+        places += places_of(file, read, found.kept)
     plan = runs.Source.of(place, added[0], id_column, reading).going_on(body, added[1:])
     runs.check_apart(output, [place, *added])
     before = estimator.fitted_
@@ -118,10 +118,10 @@ def _columns_told(source: Any) -> dict[str, Any]:
 
 
 def _read_as_told(file: Path, how: dict[str, Any]) -> "ReadAnswers":
-    """Answers read by the columns that the earlier run was told, where the file has these; else by what its own are called."""
+    """Answers read by the columns that the earlier run was told, as far as the file has these; else by what its own are called."""
     from pdcc.data.columns import listed
     from pdcc.data.formats import KNOWN
-    from pdcc.data.reading import read_answers
+    from pdcc.data.reading import named_columns, read_answers
     from pdcc.data.tables import Table, load
     from pdcc.errors import PairDataError
 
@@ -135,18 +135,27 @@ def _read_as_told(file: Path, how: dict[str, Any]) -> "ReadAnswers":
         if told is not None:
             logger.info("%s: read by the columns that the earlier run was told: --columns %s.", file, told)
         return read
+    columns = named_columns(told)
+    body = load(file, KNOWN | {name.lower() for name in columns.values()})
+    there = body.names if isinstance(body, Table) else ()
+    kept = {part: name for part, name in columns.items() if name in there}
+    if len({"i", "j"} & set(kept)) == 1:  # the other end of a pair would not be looked for
+        kept = {part: name for part, name in kept.items() if part not in ("i", "j")}
     try:
-        read = read_answers(file, **{**how, "columns": None})
+        read = read_answers(file, **{**how, "columns": kept})
     except PairDataError as error:
         if error.argument not in ("pairs table", "columns"):
             raise
-        body = load(file, KNOWN)
-        found = f"the columns {listed(body.names) or 'none'}" if isinstance(body, Table) else "others"
+        found = f"the columns {listed(there) or 'none'}" if isinstance(body, Table) else "others"
         raise PairDataError(
             str(file), f"the columns that the earlier run was told, --columns {told}, or such as i, j, similar", found,
             "Say which are which: --columns i=left,j=right,similar=answer.",
         ) from error  # fmt: skip
-    logger.warning("%s: has other columns than the earlier run was told (--columns %s).", file, told)
+    taken = ",".join(f"{part}={name}" for part, name in kept.items())
+    logger.warning(
+        "%s: has other columns than the earlier run was told (--columns %s).%s",
+        file, told, f" Read by those of them that it has: --columns {taken}." if kept else "",
+    )  # fmt: skip
     return read
 
 

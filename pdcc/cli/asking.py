@@ -80,9 +80,10 @@ def audit(
 ) -> None:
     """Say which answers of RUN are probably wrong, the most doubtful first: each is judged by fits that did not see it.
 
-    Columns: answer (its row in the file of answers, counted from 0 without the header, with all rows of the file; a run that knows no rows counts its
-    own answers), file (which file, where there are several), i, j, similar, annotator (where known), expected (the probability of being called similar),
-    same (of being of one class), wrong (that the answer is wrong), cluster_i, cluster_j (where the items are believed to be), reason.
+    Columns: answer (its row in the file of answers, counted from 0 without the header, with all rows of the file; a run that knows no rows, as of
+    crowdkit's labels, counts its own answers), file (which file, where there are several), i, j, similar, annotator (where known), expected (the
+    probability of being called similar), same (of being of one class), wrong (that the answer is wrong), cluster_i, cluster_j (where the items are
+    believed to be), reason.
 
     Example: pdcc audit run -o doubtful.csv
     """

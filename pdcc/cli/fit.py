@@ -89,7 +89,7 @@ def fit(
     """
     from pdcc.cli.again import go_on
     from pdcc.data.pairs import PairData, read_both
-    from pdcc.data.places import PLACES, place_of, rows_taken
+    from pdcc.data.places import PLACES, places_of
     from pdcc.errors import expect
     from pdcc.estimator import VolMaxDCC
     from pdcc.storage import run as runs
@@ -142,7 +142,8 @@ def fit(
         estimator.fit_data(data, checkpoints=output / runs.CHECKPOINTS)
         if rank() == 0:
             tensors, description = estimator.described()
-            description[PLACES] = [place_of(pairs, rows_taken(read))]
+            if places := places_of(pairs, read):
+                description[PLACES] = places
             runs.finish(output, tensors, description, data, source, params, read=read)
     if estimator.selection_ is not None:
         say(estimator.selection_.reason)

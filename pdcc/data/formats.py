@@ -67,8 +67,11 @@ def format_of(body: Table | Any) -> tuple[str, str]:
     return "csv", "its columns"
 
 
-def from_table(table: Table, columns: Mapping[str, str]) -> Rows:
-    """A table with a row for each answer; ``columns`` says which column is i, j, similar, annotator, weight or chosen_by, where that is no guess."""
+def from_table(table: Table, columns: Mapping[str, str], besides: tuple[str, ...] = ()) -> Rows:
+    """A table with a row for each answer; ``columns`` says which column is i, j, similar, annotator, weight or chosen_by, where that is no guess.
+
+    besides: columns of the format that are read elsewhere, and not ignored.
+    """
     chosen = _with_guesses(table, chosen_columns(table, columns))
     missing = [part for part in ("i", "j", "similar") if part not in chosen]
     if missing:
@@ -80,7 +83,7 @@ def from_table(table: Table, columns: Mapping[str, str]) -> Rows:
         )
     guessed = [f"{part} is {name!r}" for part, name in chosen.items() if part not in columns and name != part]
     notes = [*table.notes, *([f"Columns: {', '.join(guessed)}."] if guessed else [])]
-    if ignored := tuple(name for name in table.names if name not in chosen.values()):
+    if ignored := tuple(name for name in table.names if name not in (*chosen.values(), *besides)):
         notes.append(f"Columns that are ignored: {listed(ignored)}.{_who(table, ignored, chosen)}")
     parts = {part: table.column(name) for part, name in chosen.items()}
     return Rows(parts, table.rows, table.unreadable, notes, comma=table.comma, ignored=ignored)
@@ -150,12 +153,13 @@ def from_durel(table: Table, columns: Mapping[str, str]) -> Rows:
 
 def from_splink(table: Table, columns: Mapping[str, str], ids: set[str] | None) -> Rows:
     """Labels of splink: scores from 0 to 1, and items that data sets and ids name together where there are several data sets."""
-    found = from_table(table, columns)
-    parts, notes = dict(found.parts), list(found.notes)
     lower = {name.lower(): name for name in table.names}
-    sets = [lower.get(f"source_dataset_{side}") for side in "lr"]
-    if sets[0] is not None and sets[1] is not None:
-        homes = [[text_of(v) for v in table.column(name)] for name in sets if name is not None]
+    sets = tuple(lower[name] for name in ("source_dataset_l", "source_dataset_r") if name in lower)
+    both = len(sets) == 2
+    found = from_table(table, columns, sets if both else ())
+    parts, notes = dict(found.parts), list(found.notes)
+    if both:
+        homes = [[text_of(v) for v in table.column(name)] for name in sets]
         joined = [
             [f"{home}{JOINED}{text_of(end)}" for home, end in zip(side, parts[part], strict=True)]
             for side, part in zip(homes, ("i", "j"), strict=True)
@@ -165,6 +169,8 @@ def from_splink(table: Table, columns: Mapping[str, str], ids: set[str] | None) 
         if several if ids is None else bool(named & ids):
             parts["i"], parts["j"] = joined
             notes.append(f"Items are named by data set and id, as {joined[0][0]!r}.")
+        else:
+            notes.append(f"Items are named by id alone, without {sets[0]} and {sets[1]}.")
     return Rows(parts, found.rows, found.unreadable, notes, Scale.UNIT, False, found.comma, found.ignored)
 
 

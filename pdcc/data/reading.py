@@ -1,6 +1,7 @@
 """Answers from files, in our form or another tool's: what was guessed is said, what has no opinion is set aside, what cannot be read is named."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,7 @@ class ReadAnswers:
     frame: columns i, j, similar and, if known, annotator, weight, chosen_by and probability; similar is bool, or a probability where ``soft``. unsure: answers without
     an opinion, with the row they had; with unsure="half" they are in the frame too. unreadable: rows that could not be read,
     and why. notes: sentences that say what was guessed or left out. n_rows: how many rows there were. rows: the row of each answer of the
-    frame, counted as those are. ignored: columns that were not read.
+    frame, counted as those are; of crowdkit, whose labels make an answer by twos, the number of the answer. ignored: columns that were not read.
 
     Examples:
         >>> import pathlib, tempfile
@@ -162,6 +163,7 @@ def read_answers(
         raise _error(file, bad, n_rows, [(a, said[a]) for a in answers])
     lost = {one.row for one in troubles}
     good = [k for k, row in enumerate(found.rows) if row not in lost]
+    notes += _begun([answers[k] for k in good], said)
     frame = _frame(found, parts, said, good, item_ids)
     frame.insert(0, "row", [found.rows[k] for k in good])
     without = np.array([said[answers[k]].unsure for k in good], dtype=bool)
@@ -263,6 +265,13 @@ def _troubles(parts: dict[str, list[str]], said: dict[str, Said], found: Rows) -
         if wrong:
             out.append(Unreadable(row, "; ".join(wrong)))
     return out
+
+
+def _begun(answers: list[str], said: dict[str, Said]) -> list[str]:
+    """What is said of answers that were read by their beginning."""
+    texts = Counter(text for text in answers if said[text].by_beginning)
+    words = [f"{text!r:.60} as {'same' if said[text].degree else 'different'}" for text, _ in texts.most_common()]
+    return [f"Read by their beginning: {listed(words, SHOWN)}."] if words else []
 
 
 def _told(without: list[str], unasked: int, unsure: str) -> list[str]:

@@ -23,15 +23,18 @@ UNSURE = (
     "", "unsure", "not sure", "uncertain", "undecided", "unknown", "skip", "skipped", "?", "-", "don't know", "dont know",
     "do not know", "idk", "cannot decide", "can't decide", "cant decide", "can not decide", "na", "n/a", "nan", "null", "none",
 )  # fmt: skip
-# Texts that begin so, such as "Same topic" and "not the same": what they say, unless they also hold a word of ``HEDGED``.
-SAYS_SAME = re.compile(r"(same|similar|match|matching)(?![\w'-])")
+# What two items may be said to be. No spelling, name or place: one firm may have several.
+KINDS = (
+    "topics?", "subjects?", "themes?", "persons?", "people", "individuals?", "entity", "entities", "identity", "identities", "items?", "objects?",
+    "things?", "records?", "documents?", "texts?", "images?", "pictures?", "products?", "company", "companies", "firms?", "organi[sz]ations?",
+    "events?", "species", "class", "classes", "clusters?", "groups?", "category", "categories", "segments?", "types?", "kinds?", "meanings?", "senses?",
+)  # fmt: skip
+# What may follow a word for an answer. Anything else may turn the sense round, as in "match failed", "same (unlikely)" and "similar in nothing".
+HARMLESS = rf"(:? both)?( ({'|'.join(KINDS)}))?( enough| found)?[.!]?"
+# Texts that begin with an answer, such as "Same topic" and "not the same".
+SAYS_SAME = re.compile(rf"(same|similar|match|matching){HARMLESS}")
 SAYS_DIFFERENT = re.compile(
-    r"(different|dissimilar|distinct|(not|no)( the| a)? (same|similar|match|matching))(?![\w'-])"
-)
-# The opposite, doubt, or a number of its own, as in "match 0.2".
-HEDGED = re.compile(
-    r"[0-9?]|n't\b|\b(yes|no|not|non|never|true|false|same|similar|match|matching|different|dissimilar|distinct|mismatch|unlike"
-    r"|cannot|unsure|uncertain|unclear|unknown|undecided|maybe|perhaps|possibly|or)\b"
+    rf"(different|dissimilar|distinct|(not|no)( the| a)? (same|similar|match|matching)( at all)?){HARMLESS}"
 )
 NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]{1,3})?")
 # The grades of DURel: 1 unrelated, 2 distantly related, 3 closely related, 4 identical.
@@ -48,10 +51,11 @@ class Scale(StrEnum):
 
 @dataclass(frozen=True)
 class Said:
-    """What an answer comes to: ``degree`` in [0, 1]; or else ``unsure``, or what is wrong with it, ``trouble``."""
+    """What an answer comes to: ``degree`` in [0, 1]; or else ``unsure``, or what is wrong with it, ``trouble``. by_beginning: it is no word for an answer, but begins with one."""
 
     degree: float | None = None
     trouble: str | None = None
+    by_beginning: bool = False
 
     @property
     def unsure(self) -> bool:
@@ -136,7 +140,7 @@ def _meaning(text: str, scale: Scale, *, comma: bool, signed: bool, zero_is_unsu
     number = number_of(text, comma=comma)
     if number is None:
         degree = _beginning(word)
-        return Said(trouble=NO_WORD) if degree is None else Said(degree)
+        return Said(trouble=NO_WORD) if degree is None else Said(degree, by_beginning=True)
     if number == 0 and zero_is_unsure:
         return Said()
     if scale is Scale.GRADES:
@@ -153,10 +157,9 @@ def _meaning(text: str, scale: Scale, *, comma: bool, signed: bool, zero_is_unsu
 
 def _beginning(word: str) -> float | None:
     """What a text says that begins with a word for an answer; None where it does not, or the rest may take it back."""
-    for says, degree in ((SAYS_DIFFERENT, 0.0), (SAYS_SAME, 1.0)):
-        if (found := says.match(word)) and not HEDGED.search(word[found.end() :]):
-            return degree
-    return None
+    if SAYS_DIFFERENT.fullmatch(word):
+        return 0.0
+    return 1.0 if SAYS_SAME.fullmatch(word) else None
 
 
 def counted(texts: Iterable[str], *, most: int | None = None) -> str:
