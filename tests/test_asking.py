@@ -136,6 +136,44 @@ def test_annotators_of_few_answers_are_drawn_to_the_others(each):
     assert (table["high"] - table["low"]).min() > 0.02
 
 
+def test_who_exchanged_similar_and_different_is_told_from_who_does_not_look():
+    rng, who = np.random.default_rng(4), np.repeat(np.arange(8), 150)
+    pairs, same = draw_pairs(60, 1200, rng), rng.random(1200) < 0.4
+    given = same ^ (rng.random(1200) < 0.1)
+    given[who == 2] = ~given[who == 2]
+    given[who == 3] = rng.random(150) < 0.4
+    data = PairData.from_arrays(np.zeros((60, 2)) + np.arange(60)[:, None], pairs, given, who)
+    known = {
+        "wrong": np.clip((given != same) * 1.0, 0.005, 0.995),
+        "same": same * 1.0,
+        "expected": np.where(same, 0.9, 0.1),
+    }
+    audit = pd.DataFrame(known | {"cluster_i": 0, "cluster_j": 1})
+    flags = annotator_reliability(data, audit).set_index("annotator")["flag"]
+    assert (flags.drop(index=[2, 3]) == "").all()
+    assert flags[2] == "similar and different seem exchanged"
+    assert flags[3] == "answers do not depend on the items"
+
+
+@pytest.mark.parametrize("copied", [60, 57])
+def test_one_who_answers_as_another_is_flagged_though_no_others_share_pairs(copied):
+    """Annotator 1 was asked the first sixty pairs of annotator 0; three other answers are a difference."""
+    rng = np.random.default_rng(5)
+    pairs = draw_pairs(80, 300, rng, distinct=True)
+    pairs, who = np.concatenate([pairs, pairs[:60]]), np.r_[np.repeat([0, 2, 3], 100), np.ones(60, dtype=int)]
+    given, wrong = rng.random(300) < 0.4, np.where(rng.random(300) < 0.1, 0.95, 0.02)
+    also, mistaken = given[:60].copy(), wrong[:60].copy()
+    also[copied:] ^= True
+    mistaken[copied:] = 0.9
+    data = PairData.from_arrays(np.arange(160.0).reshape(80, 2), pairs, np.r_[given, also], who)
+    audit = pd.DataFrame(
+        {"wrong": np.r_[wrong, mistaken], "same": 0.5, "expected": 0.5, "cluster_i": 0, "cluster_j": 1}
+    )
+    flags = annotator_reliability(data, audit).set_index("annotator")["flag"]
+    assert ("the same answers, wherever both were asked, as 0" in flags[1]) == (copied == 60)
+    assert not flags.loc[[2, 3]].str.contains("same answers").any()
+
+
 def test_copies_are_flagged():
     """Two annotators with the same twenty mistakes in fifty common pairs, and a third with others."""
     rng = np.random.default_rng(1)

@@ -95,7 +95,8 @@ def _by_sample(right: Float64, probability: Float64, rows: Ints) -> tuple[float,
     half = float(norm.ppf((1 + LEVEL) / 2)) * math.sqrt(variance * (1 / len(more) + 1 / len(rest)))
     share, of_rest = n / N, np.array([-half, 0.0, half]) + more.mean() + moved
     low, _, high = share * right.mean() + (1 - share) * np.clip(of_rest, 0, 1)
-    estimate = float(np.clip(share * right.mean() + (1 - share) * (right.mean() + moved), 0, 1))
+    likely = (right.sum() + 0.5) / (n + 1)  # not all right because all of a few are
+    estimate = float(share * right.mean() + (1 - share) * np.clip(likely + moved, 0, 1))
     return float(np.clip(low, 0, estimate)), estimate, float(np.clip(high, estimate, 1))
 
 

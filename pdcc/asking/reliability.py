@@ -20,6 +20,7 @@ FEWEST = 10
 # Log odds of an annotator's being wrong, beside the average one's, and how widely people may differ in them.
 ODDS = np.linspace(-5.0, 5.0, 201)
 SPREADS = np.geomspace(0.05, 3.0, 12)
+MISTAKES, SAME = "shares mistakes with", "the same answers, wherever both were asked, as"
 # Answers that are looked at at once.
 BLOCK = 2**13
 
@@ -29,7 +30,8 @@ def annotator_reliability(data: PairData, audit: pd.DataFrame) -> pd.DataFrame:
 
     reliability: the share of right answers, 90 % interval low to high, by ``audit`` (``audit_answers``). An answer is doubted the more, the more
     of its annotator's answers are; annotators of few answers are drawn to the others. confuses: the two clusters (or one) most of their wrong answers are about.
-    flag: "answers do not depend on the items", "wrong more often than the others" or "shares mistakes with ..."; empty where nothing is wrong.
+    flag: "answers do not depend on the items", "similar and different seem exchanged", "wrong more often than the others", "shares mistakes with ..." or
+    "the same answers as ..."; empty where nothing is wrong.
     Where no ids are known, one row.
     """
     if len(audit) != len(data):
@@ -52,10 +54,8 @@ def annotator_reliability(data: PairData, audit: pd.DataFrame) -> pd.DataFrame:
     worse = _worse(rates, counts)
     before = _shared(rates, counts)
     flags = dict(zip(known.tolist(), map(_first, _careless(data, codes, known, same), worse), strict=True))
-    for r, words in _copies(data, codes, wrong).items():
-        flags[r] = "; ".join(
-            filter(None, (flags[r], f"shares mistakes with {', '.join(str(names[s]) for s in words)}"))
-        )
+    for r, (words, others) in _copies(data, codes, wrong).items():
+        flags[r] = "; ".join(filter(None, (flags[r], f"{words} {', '.join(str(names[s]) for s in others)}")))
     rows: list[dict[str, Any]] = []
     for r, n, share, believed in zip(known.tolist(), counts.tolist(), shares, weight, strict=True):
         mean, low, high = _drawn_to_others(share, believed, n, before)
@@ -120,20 +120,30 @@ def _drawn_to_others(
 
 
 def _careless(data: PairData, codes: Ints, known: Ints, same: Float64) -> list[str]:
-    """Of each annotator, a flag where pairs of one class are not called similar more often than others, though others manage."""
+    """Of each annotator, a flag where pairs of one class are not called similar more often than others, though others manage; or less often."""
     ps: list[float | None] = []
+    turned: list[float | None] = []
     for r in known.tolist():
         mine = codes == r
         y, s = data.similar[mine].astype(np.float64), same[mine]
         together, apart = s.sum(), (1 - s).sum()
         if mine.sum() < FEWEST or min(together, apart) < 2:
             ps.append(None)
+            turned.append(None)
             continue
         one, two = (y * s).sum() / together, (y * (1 - s)).sum() / apart
         error = np.sqrt(max(y.mean() * (1 - y.mean()), 0.01) * (1 / together + 1 / apart))
         # Against half the gap that people have: a small z is a careless annotator only where there was power to see one.
         ps.append(float(norm.cdf((one - two - 0.5 * _usual_gap(data, same)) / error)))
-    return ["answers do not depend on the items" if p is not None and p < SURE else "" for p in holm(ps)]
+        turned.append(float(norm.cdf((one - two) / error)))
+    return [
+        "similar and different seem exchanged"
+        if q is not None and q < SURE
+        else "answers do not depend on the items"
+        if p is not None and p < SURE
+        else ""
+        for p, q in zip(holm(ps), holm(turned), strict=True)
+    ]
 
 
 def _worse(rates: Float64, counts: Ints) -> list[str]:
@@ -158,8 +168,8 @@ def _usual_gap(data: PairData, same: Float64) -> float:
     return float((y * same).sum() / max(same.sum(), 1e-9) - (y * (1 - same)).sum() / max((1 - same).sum(), 1e-9))
 
 
-def _copies(data: PairData, codes: Ints, wrong: Float64) -> dict[int, list[int]]:
-    """Annotators who are wrong about the same pairs more often than chance: {annotator: others}."""
+def _copies(data: PairData, codes: Ints, wrong: Float64) -> dict[int, tuple[str, list[int]]]:
+    """Annotators who are wrong about the same pairs more often than chance: {annotator: (what they share with, others)}."""
     if data.annotator is None:
         return {}
     asked = pd.DataFrame({"pair": data.asked(), "by": codes, "wrong": wrong, "y": data.similar})
@@ -168,22 +178,28 @@ def _copies(data: PairData, codes: Ints, wrong: Float64) -> dict[int, list[int]]
     both = both[both["by_x"] < both["by_y"]]
     if not len(both):
         return {}
-    both = both.assign(shared=both["wrong_x"] * (both["y_x"] == both["y_y"]))
+    alike = both["y_x"] == both["y_y"]
+    both = both.assign(shared=both["wrong_x"] * alike, alike=alike)
     rate = asked.groupby("by")["wrong"].mean()
-    table = both.groupby(["by_x", "by_y"]).agg(n=("pair", "size"), shared=("shared", "sum")).reset_index()
+    how = {"n": ("pair", "size"), "shared": ("shared", "sum"), "alike": ("alike", "sum")}
+    table = both.groupby(["by_x", "by_y"]).agg(**how).reset_index()
     table = table[table["n"] >= FEWEST]
-    expected = table["n"] * rate.loc[table["by_x"]].to_numpy() * rate.loc[table["by_y"]].to_numpy()
-    if len(table) < 2:  # nobody to tell hard pairs from copied answers by
-        return {}
+    one, two = (rate.loc[table[by]].to_numpy() for by in ("by_x", "by_y"))
+    expected = table["n"] * one * two
+    if len(table) < 2:  # nobody to tell hard pairs from copied answers by, unless there is no difference at all
+        never = float(np.prod((one * two + (1 - one) * (1 - two)) ** table["n"]))
+        a, b = table[["by_x", "by_y"]].to_numpy(dtype=np.int64).tolist()[0] if len(table) else (0, 0)
+        same = len(table) == 1 and bool((table["alike"] == table["n"]).all()) and never < SURE
+        return {a: (SAME, [b]), b: (SAME, [a])} if same else {}
     # Hard pairs are got wrong by all: how much oftener than chance the others share mistakes is no sign of copying.
     others = (table["shared"].sum() - table["shared"]) / np.maximum(expected.sum() - expected, 1e-9)
     expected = expected * np.maximum(others, 1.0)
     p = holm([float(v) for v in poisson.sf(np.floor(table["shared"]) - 1, np.maximum(expected, 1e-9))])
-    out: dict[int, list[int]] = {}
-    for (one, two), value in zip(table[["by_x", "by_y"]].to_numpy(dtype=np.int64).tolist(), p, strict=True):
+    out: dict[int, tuple[str, list[int]]] = {}
+    for (a, b), value in zip(table[["by_x", "by_y"]].to_numpy(dtype=np.int64).tolist(), p, strict=True):
         if value is not None and value < SURE:
-            out.setdefault(one, []).append(two)
-            out.setdefault(two, []).append(one)
+            out.setdefault(a, (MISTAKES, []))[1].append(b)
+            out.setdefault(b, (MISTAKES, []))[1].append(a)
     return out
 
 
