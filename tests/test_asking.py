@@ -137,11 +137,11 @@ def test_annotators_of_few_answers_are_drawn_to_the_others(each):
 
 
 def test_who_exchanged_similar_and_different_is_told_from_who_does_not_look():
-    rng, who = np.random.default_rng(4), np.repeat(np.arange(8), 150)
-    pairs, same = draw_pairs(60, 1200, rng), rng.random(1200) < 0.4
-    given = same ^ (rng.random(1200) < 0.1)
+    rng, who = np.random.default_rng(4), np.repeat(np.arange(8), 300)
+    pairs, same = draw_pairs(60, 2400, rng), rng.random(2400) < 0.4
+    given = same ^ (rng.random(2400) < 0.1)
     given[who == 2] = ~given[who == 2]
-    given[who == 3] = rng.random(150) < 0.4
+    given[who == 3] = rng.random(300) < 0.4
     data = PairData.from_arrays(np.zeros((60, 2)) + np.arange(60)[:, None], pairs, given, who)
     known = {
         "wrong": np.clip((given != same) * 1.0, 0.005, 0.995),
