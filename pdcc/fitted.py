@@ -39,7 +39,7 @@ class Usefulness:
     held_out, constant, kmeans: nats per held-out answer of the fit, of one rate for all pairs, of plain K-means; None where
     nothing was held out or no K-means was made. sizes: items per cluster. within, across: how often answers say "similar" of
     pairs within clusters, and across them. trouble: what is wrong, a sentence each; empty if nothing is. fell_back: why
-    something else was kept than what was trained first, or None. mixed: clusters that may hold two classes, a sentence each.
+    something else was kept than what was trained first, or None. mixed: clusters that may hold two classes, and classes that may be in two clusters, a sentence each.
     """
 
     held_out: float | None
@@ -123,7 +123,7 @@ class FitReport:
         elif self.useful.mixed:
             tried = (
                 " ".join(self.useful.mixed)
-                + " Fit more clusters, or fit again with another random_state, or ask about items there."
+                + " Fit more clusters, or fewer, or again with another random_state, or ask about items there."
             )
         elif self.useful.doubtful:
             tried = "Answers contradict these clusters more often than people usually err: the features may not show what was asked about. Look at a few pairs before trusting more."

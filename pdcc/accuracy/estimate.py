@@ -16,7 +16,7 @@ from pdcc.accuracy.folds import fold_fits
 from pdcc.accuracy.outlook import Outlook, look_ahead
 from pdcc.arrays import Float64, Ints
 from pdcc.auto.large import as_rows
-from pdcc.auto.mixed import Mixed, mixed_clusters
+from pdcc.auto.mixed import Cut, Mixed, cut_classes, mixed_clusters
 from pdcc.auto.signals import said_similar
 from pdcc.data.pairs import PairData
 from pdcc.fitted import LEAST_SIMILAR, Fitted
@@ -72,7 +72,7 @@ class LabelReport:
     why. agreement: there, the share of items labelled as annotators themselves would, whatever the truth is. precision, recall: of pairs in
     one cluster. items, clusters: one row each. beliefs: (N, K), of every item's class, or, where no
     claim is made, of what annotators have in mind. doubt: what the claim rests on, where that is unusual, or None. folds: (V, N, K), memberships of fits to most of
-    the answers. mixed: clusters that may hold two classes.
+    the answers. mixed: clusters that may hold two classes. cut: pairs of clusters that may be one.
     """
 
     accuracy: Estimate
@@ -87,6 +87,7 @@ class LabelReport:
     beliefs: Float64
     folds: Float64
     mixed: tuple[Mixed, ...] = ()
+    cut: tuple[Cut, ...] = ()
     doubt: str | None = None
 
 
@@ -141,6 +142,8 @@ def judge_labels(
     ]
     right = np.array([np.take_along_axis(each, labels[:, None], 1).mean() for each in drawn])
     share, beliefs = Estimate.of(right[0], right[1:].tolist(), step=1 / len(labels)), drawn[0]
+    cut = cut_classes(labels, data.subset(by_chance), fitted.config.n_clusters)
+    share = _if_one_class(share, cut, labels)
     accuracy, agreement = (share, Estimate()) if reason is None else (Estimate(), share)
     shares = [each.share for each in fits]
     # Fits to fewer answers hold the same classes together: what is doubted of all answers' fit is doubted of theirs.
@@ -152,7 +155,7 @@ def judge_labels(
     return LabelReport(
         accuracy, reason, agreement, precision, recall,
         _items(beliefs, labels, data, level), _clusters(drawn, labels, data, target),
-        depends, outlook, beliefs, fits[0].memberships, mixed,
+        depends, outlook, beliefs, fits[0].memberships, mixed, cut,
         _doubt(labels, data.subset(by_chance)) if reason is None else None,
     )  # fmt: skip
 
@@ -173,6 +176,15 @@ def in_line(
     precision, recall = (Estimate.of(rates[0][k], [r[k] for r in rates[1:]]) for k in (0, 1))
     items, clusters = _items(drawn[0], labels, data, level), _clusters(drawn, labels, data, target)
     return replace(report, precision=precision, recall=recall, items=items, clusters=clusters, beliefs=drawn[0])
+
+
+def _if_one_class(share: Estimate, cut: Sequence[Cut], labels: Ints) -> Estimate:
+    """The share of right labels, whose lower end is that where clusters that may be one class are one: labels in the smaller are then wrong."""
+    wrong: dict[int, float] = {}
+    for one in cut:
+        wrong[one.smaller] = max(wrong.get(one.smaller, 0.0), one.together)
+    off = sum(part * float((labels == k).mean()) for k, part in wrong.items())
+    return replace(share, low=None if share.low is None else max(0.0, share.low - off))
 
 
 def _doubt(labels: Ints, data: PairData) -> str | None:

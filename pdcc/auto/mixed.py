@@ -1,4 +1,4 @@
-"""Clusters that hold two classes: answers divide them along the features.
+"""Clusters that hold two classes, as answers divide them along the features, and classes that were cut into two clusters.
 
 Where two classes share a cluster, fits to other answers make the same mistake, and no comparison of fits shows it. But the answers about
 pairs within the cluster do: cut in two in the coordinates that answers point out, it is called similar within the parts and different across
@@ -8,7 +8,7 @@ them, also by answers that the cut was not made from. A cluster of one class is 
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.stats import norm
+from scipy.stats import binom, norm
 
 from pdcc.arrays import Bools, Float64, Floats, Ints
 from pdcc.auto.calibration import DIVIDED, FOLDS
@@ -60,6 +60,50 @@ def mixed_clusters(scaled: Scaled, labels: Ints, pairs: PairData, n_clusters: in
         space, tests = way.embed(pairs), holm([_chance(gain) for gain in gains])
         found = [_parted(way, labels, k, space, pairs) for k, p in enumerate(tests) if p is not None and p < DIVIDED]
     return tuple(one for one in found if one.within.any() and one.across.any())
+
+
+@dataclass(frozen=True)
+class Cut:
+    """Two clusters that may be one class. across, within: how often similar and different are said across the two, and within them, (2,) each;
+    apart: how often similar is said across all others."""
+
+    larger: int
+    smaller: int
+    across: Float64 = field(repr=False)
+    within: Float64 = field(repr=False)
+    apart: float
+
+    def __str__(self) -> str:
+        a, b = sorted((self.larger, self.smaller))
+        rate, n = self.across[0] / self.across.sum(), int(self.across.sum())
+        return f"Clusters {a} and {b} may be one class, or are often taken for each other: answers say similar of {rate:.0%} of the pairs across them ({n:,} answers), and of {self.apart:.0%} across others."
+
+    @property
+    def together(self) -> float:
+        """How much of the smaller may be of the class of the larger."""
+        rates = [said[0] / said.sum() for said in (self.across, self.within)]
+        return float(np.clip((rates[0] - self.apart) / max(rates[1] - self.apart, 1e-9), 0.0, 1.0))
+
+
+def cut_classes(labels: Ints, pairs: PairData, n_clusters: int) -> tuple[Cut, ...]:
+    """Clusters of ``labels`` (N,) across which similar is said more often than across others, adjusted for the number of pairs of clusters,
+    as if they were one rather than as across others, and not clearly less often than within them."""
+    said, sizes = answer_counts(labels, n_clusters, pairs), np.bincount(labels, minlength=n_clusters)
+    a, b = np.triu_indices(n_clusters, 1)
+    across, within = said[:, a, b], said[:, a, a] + said[:, b, b]
+    n = across.sum(axis=0)
+    apart = (across[0].sum() - across[0] + 0.5) / (n.sum() - n + 1.0)
+    inside = (within[0] + 0.5) / (within.sum(axis=0) + 1.0)
+    more = holm([float(p) for p in binom.sf(np.floor(across[0]) - 1, np.ceil(n), apart)])
+    less = binom.cdf(np.floor(across[0]), np.ceil(n), inside)
+    like_one = (across * np.log(np.stack([inside / apart, (1 - inside) / (1 - apart)]))).sum(axis=0) > 0
+    found = []
+    for k in np.flatnonzero(like_one & (inside > apart) & (less >= DIVIDED)):
+        p = more[k]
+        if p is not None and p < DIVIDED:
+            larger, smaller = sorted((int(a[k]), int(b[k])), key=lambda cluster: -sizes[cluster])
+            found.append(Cut(larger, smaller, across[:, k], within[:, k], float(apart[k])))
+    return tuple(found)
 
 
 def _chance(gain: Float64) -> float | None:

@@ -4,7 +4,7 @@ import numpy as np
 
 from pdcc.arrays import Ints
 from pdcc.auto.large import as_rows
-from pdcc.auto.mixed import mixed_clusters
+from pdcc.auto.mixed import cut_classes, mixed_clusters
 from pdcc.auto.signals import constant_nll, partition_nll, said_similar, standard_error
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
@@ -46,9 +46,11 @@ def look(
             )
     if (sizes == 0).any():
         trouble.append(f"{int((sizes == 0).sum())} of {len(sizes)} clusters are empty.")
-    mixed = tuple(str(one) for one in mixed_clusters(as_rows(x), labels, shown, F.shape[1], seed))
+    mixed = mixed_clusters(as_rows(x), labels, shown, F.shape[1], seed)
+    cut = cut_classes(labels, shown.subset(shown.at_random()), F.shape[1])
+    doubts = tuple(str(one) for one in (*mixed, *cut))
     return Usefulness(
-        nll, constant, partition, tuple(int(n) for n in sizes), within, across, tuple(trouble), fell_back, mixed
+        nll, constant, partition, tuple(int(n) for n in sizes), within, across, tuple(trouble), fell_back, doubts
     )
 
 

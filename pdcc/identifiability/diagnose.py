@@ -52,7 +52,7 @@ class Diagnosis:
 
     accuracy: the share of labels that are right, up to renaming, with its 90 % interval; None where no claim is made, and then
     accuracy_reason says why. agreement: the share labelled as the annotators themselves would. items: item, label, probability, settled,
-    set. doubt: what accuracy rests on where that is unusual; then no verdict goes by it. mixed: clusters that may hold two classes. clusters: purity, what each is confounded with, its purest items. verdicts: one of three words for every question, given a
+    set. doubt: what accuracy rests on where that is unusual; then no verdict goes by it. mixed: clusters that may hold two classes, or be one. clusters: purity, what each is confounded with, its purest items. verdicts: one of three words for every question, given a
     ``target`` for shares. trusted: whether accuracy rests on trusted labels or pairs; of pairs, purity is the share of items in their
     cluster's largest class.
 
@@ -371,7 +371,7 @@ def put_together(
     return Diagnosis(
         accuracy, reason, labels.agreement, precision, recall, labels.items, labels.clusters, labels.outlook,
         trusted is not None, verdicts, e.free, score, rows, e.identified, settings, folds, e.spread, e.posterior.status, e.posterior.message,
-        purity, tuple(str(one) for one in labels.mixed), doubt,
+        purity, tuple(str(one) for one in (*labels.mixed, *labels.cut)), doubt,
     )  # fmt: skip
 
 
