@@ -78,12 +78,15 @@ def diagnose(
         estimator.fitted_, data, trusted=None if trusted is None else _known(trusted, id_column), target=target, level=level,
         quick=quick, draws=draws, n_restarts=restarts, eps=eps, random_state=seed, progress=sys.stderr.isatty(),
     )  # fmt: skip
-    say(str(found))
+    # Files first: whoever reads the text may stop listening.
     if target_file is not None:
         write_atomic(target_file, json.dumps(found.to_dict(), indent=1).encode())
-        say(f"\nAll of it, with every number, is in {output}.")
     if items_file is not None:
         write_atomic(items_file, found.items.to_csv(index=False).encode())
+    say(str(found))
+    if target_file is not None:
+        say(f"\nAll of it, with every number, is in {output}.")
+    if items_file is not None:
         say(f"\nEvery item's label, its probability and label set are in {items}.")
     if strict is not None and found.verdicts[Question(strict)] != "supported":
         raise typer.Exit(1)
