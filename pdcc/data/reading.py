@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pdcc.arrays import Ints
-from pdcc.data.chosen import is_known
+from pdcc.data.chosen import is_known, word_of
 from pdcc.data.columns import listed
 from pdcc.data.formats import (
     KNOWN,
@@ -326,7 +326,7 @@ def _frame(
         weights = [number_of(parts["weight"][k] or "1", comma=found.comma) for k in good]
         table["weight"] = np.array(weights, dtype=np.float64)
     if "chosen_by" in raw:
-        table["chosen_by"] = [parts["chosen_by"][k].lower() for k in good]
+        table["chosen_by"] = [word_of(parts["chosen_by"][k]) for k in good]
     if "probability" in raw:
         chances = [number_of(parts["probability"][k], comma=found.comma) for k in good]
         table["probability"] = np.array(chances, dtype=np.float64)  # nan where it is not known
