@@ -59,7 +59,7 @@ class ReadAnswers:
     frame: columns i, j, similar and, if known, annotator, weight, chosen_by and probability; similar is bool, or a probability where ``soft``. unsure: answers without
     an opinion, with the row they had; with unsure="half" they are in the frame too. unreadable: rows that could not be read,
     and why. notes: sentences that say what was guessed or left out. n_rows: how many rows there were. rows: the row of each answer of the
-    frame, counted as those are; of crowdkit, whose labels make an answer by twos, the number of the answer. ignored: columns that were not read.
+    frame, counted as those are; of crowdkit, whose labels make an answer by twos, the number of the answer. ignored: columns that were not read, but for gain beside chosen_by.
 
     Examples:
         >>> import pathlib, tempfile
