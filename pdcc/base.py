@@ -263,9 +263,18 @@ class PairEstimator(MembershipOutput, Refitting):
         soft: bool = False,
         **options: Any,
     ) -> "Diagnosis":
-        """How right are the labels, what is settled, and are soft memberships determined? See ``pdcc.diagnose`` for the options."""
+        """How right are the labels, what is settled, and are soft memberships determined?
+
+        options: trusted, target, level, quick, draws, n_restarts, eps, work and random_state (the seed): see ``pdcc.diagnose``.
+        """
         from pdcc.identifiability.diagnose import diagnose
 
+        known = [name for name in diagnose.__kwdefaults__ or () if name != "progress"]
+        if unknown := [name for name in options if name not in known]:
+            there = ", ".join(known)
+            raise TypeError(
+                f"diagnose: expected options among {there}, found {unknown[0]!r}. The seed is random_state."
+            )
         data = self._checked(X, pairs, similar, annotators, weights, soft)
         return diagnose(self.fitted_, data, progress=show_progress(self.progress), **options)
 

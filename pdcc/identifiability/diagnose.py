@@ -218,10 +218,10 @@ class Diagnosis:
         lines += [] if self.outlook is None else [f"Next: {self.outlook}"]
         if self.sample is not None:
             lines.append(f"Looked at: {self.sample}. Shares are on the cautious side, since the fit saw more answers.")
-        lines += [
-            "",
-            f"Pairs in one cluster: {self.precision} belong together, and {self.recall} of those that do are in one.",
-        ]
+        pairs = (
+            f"Pairs in one cluster: {self.precision} belong together, and {self.recall} of those that do are in one."
+        )
+        lines += ["", pairs if self.precision or self.recall else "Pairs: no claim."]
         lines += ["", "What the theorems on soft memberships ask for (labels do not depend on it):"]
         for r in self.conditions:
             p = "" if r.probability is None else f"P = {_interval(r.probability)}"
