@@ -268,6 +268,7 @@ class PairEstimator(MembershipOutput, Refitting):
         options: trusted, target, level, quick, draws, n_restarts, eps, work and random_state (the seed): see ``pdcc.diagnose``.
         """
         from pdcc.identifiability.diagnose import diagnose
+        from pdcc.identifiability.given import with_items
 
         known = [name for name in diagnose.__kwdefaults__ or () if name != "progress"]
         if unknown := [name for name in options if name not in known]:
@@ -276,6 +277,7 @@ class PairEstimator(MembershipOutput, Refitting):
                 f"diagnose: expected options among {there}, found {unknown[0]!r}. The seed is random_state."
             )
         data = self._checked(X, pairs, similar, annotators, weights, soft)
+        options["trusted"] = with_items(options.get("trusted"), getattr(getattr(X, "index", None), "name", None))
         return diagnose(self.fitted_, data, progress=show_progress(self.progress), **options)
 
     def suggest_pairs(self, X: Features, n: int = 200, **options: Any) -> "pd.DataFrame":

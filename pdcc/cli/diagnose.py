@@ -114,7 +114,7 @@ def _check_own(path: Path) -> None:
 def _known(path: Path, id_column: str | None) -> "pd.DataFrame":
     """The table of trusted labels or pairs; items may be in a column called as in the features."""
     from pdcc.data.io import read_table
+    from pdcc.identifiability.given import with_items
 
-    table = read_table(path)
-    own = id_column is not None and not {"item", "i", "j"} & set(table.columns)
-    return table.rename(columns={id_column: "item"}) if own else table
+    table: pd.DataFrame = with_items(read_table(path), id_column)
+    return table

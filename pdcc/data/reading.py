@@ -163,7 +163,7 @@ def read_answers(
         raise _error(file, bad, n_rows, [(a, said[a]) for a in answers])
     lost = {one.row for one in troubles}
     good = [k for k, row in enumerate(found.rows) if row not in lost]
-    notes += _begun([answers[k] for k in good], said)
+    notes += begun([answers[k] for k in good], said)
     frame = _frame(found, parts, said, good, item_ids)
     frame.insert(0, "row", [found.rows[k] for k in good])
     without = np.array([said[answers[k]].unsure for k in good], dtype=bool)
@@ -267,7 +267,7 @@ def _troubles(parts: dict[str, list[str]], said: dict[str, Said], found: Rows) -
     return out
 
 
-def _begun(answers: list[str], said: dict[str, Said]) -> list[str]:
+def begun(answers: list[str], said: dict[str, Said]) -> list[str]:
     """What is said of answers that were read by their beginning."""
     texts = Counter(text for text in answers if said[text].by_beginning)
     words = [f"{text!r:.60} as {'same' if said[text].degree else 'different'}" for text, _ in texts.most_common()]
