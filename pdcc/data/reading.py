@@ -42,12 +42,13 @@ from pdcc.data.words import (
     text_of,
 )
 from pdcc.errors import PairDataError
+from pdcc.notebook import as_paragraphs, as_table
 from pdcc.validation import check_count, check_one_of
 
 FORMATS = ("csv", "dedupe", "splink", "durel", "crowdkit", "labelstudio")
 UNSURE = ("drop", "half")
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-# So many unreadable rows are shown of a long list.
+# So many rows are shown of a long list.
 SHOWN = 5
 MAX_PAIRS = 50_000
 
@@ -90,6 +91,10 @@ class ReadAnswers:
             f"{len(self.frame)} answers, {len(self.unsure)} unsure, {len(self.unreadable)} unreadable ({self.format})"
         )
         return "\n".join([counts, *self.notes])
+
+    def _repr_html_(self) -> str:
+        """The same words and the first answers, for notebooks."""
+        return as_paragraphs(str(self)) + as_table(self.frame.head(SHOWN))
 
 
 def read_answers(
