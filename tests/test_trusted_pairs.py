@@ -166,7 +166,7 @@ def test_trusted_pairs_are_answered_in_words(caplog):
     assert read.probability.tolist() == [k + 1.0 for k in kept]
     assert caplog.messages == [
         "trusted: Read by their beginning: 'Same topic' as same.",
-        'trusted: 9 of 36 pairs are left out, whose answer is empty (6) or "don\'t know" (3).',
+        'trusted: left out 9 of 36 pairs, without an opinion: empty (6) or "don\'t know" (3).',
     ]
     for similar in ([True, False], [1, -1], [1.0, 0.0], np.array([1, 0])):
         plain = table.assign(similar=np.tile(similar, 18))

@@ -50,5 +50,5 @@ def _pairs(given: pd.DataFrame, names: Sequence[Any]) -> TrustedPairs:
     known = np.array([not said[text].unsure for text in texts])
     if not known.all():
         without = counted(text for text in texts if said[text].unsure)
-        logger.warning("trusted: %d of %d pairs are left out, whose answer is %s.", (~known).sum(), len(known), without)
+        logger.warning("trusted: left out %d of %d pairs, without an opinion: %s.", (~known).sum(), len(known), without)
     return TrustedPairs(read.i[known], read.j[known], read.similar[known], read.probability[known])
