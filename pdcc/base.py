@@ -263,10 +263,21 @@ class PairEstimator(MembershipOutput, Refitting):
         soft: bool = False,
         **options: Any,
     ) -> "Diagnosis":
-        """How right are the labels, what is settled, and are soft memberships determined? See ``pdcc.diagnose`` for the options."""
-        from pdcc.identifiability.diagnose import diagnose
+        """How right are the labels, what is settled, and are soft memberships determined?
 
+        options: trusted, target, level, quick, draws, n_restarts, eps, work and random_state (the seed): see ``pdcc.diagnose``.
+        """
+        from pdcc.identifiability.diagnose import diagnose
+        from pdcc.identifiability.given import with_items
+
+        known = [name for name in diagnose.__kwdefaults__ or () if name != "progress"]
+        if unknown := [name for name in options if name not in known]:
+            there = ", ".join(known)
+            raise TypeError(
+                f"diagnose: expected options among {there}, found {unknown[0]!r}. The seed is random_state."
+            )
         data = self._checked(X, pairs, similar, annotators, weights, soft)
+        options["trusted"] = with_items(options.get("trusted"), getattr(getattr(X, "index", None), "name", None))
         return diagnose(self.fitted_, data, progress=show_progress(self.progress), **options)
 
     def suggest_pairs(self, X: Features, n: int = 200, **options: Any) -> "pd.DataFrame":

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, overload
 
 import numpy as np
@@ -20,6 +20,7 @@ from pdcc.inference.rows import Items, scaled_items
 from pdcc.models import AnnotationModel, PairBatch
 from pdcc.models.modules import plain_weights, seeded
 from pdcc.models.objective import annotator_columns
+from pdcc.notebook import as_paragraphs
 from pdcc.rows import FeatureRows
 from pdcc.training import OWN, OwnParts, Specification, TrainConfig, build, make_net
 
@@ -89,7 +90,7 @@ class FitReport:
     start: str
     start_kind: str | None
     epochs: int
-    compared: tuple[dict[str, Any], ...]
+    compared: tuple[dict[str, Any], ...] = field(repr=False)
     chosen: Specification
     reason: str
     useful: Usefulness
@@ -130,6 +131,10 @@ class FitReport:
         elif self.useful.kmeans is not None and self.useful.held_out > self.useful.kmeans:
             tried = "Plain K-means predicts held-out answers as well: ask more pairs before trusting more than it."
         return f"{self.start}; {self.chosen}: {self.reason}.\n{self.useful}\n{tried}"
+
+    def _repr_html_(self) -> str:
+        """The same words, for notebooks."""
+        return as_paragraphs(str(self))
 
 
 @dataclass(frozen=True)

@@ -80,6 +80,30 @@ def test_audit_writes_every_answer_most_doubtful_first(run, capsys):
     assert table["annotator"].tolist() == given["annotator"].tolist()
 
 
+@pytest.mark.parametrize(
+    ("words", "files"),
+    [
+        (["diagnose", "--quick", "--draws", "2", "-o", "first", "--items", "second"], ["first", "second"]),
+        (["suggest", "-n", "20", "-o", "first"], ["first"]),
+        (["suggest", "-n", "20", "--trusted", "-o", "first"], ["first"]),
+        (["audit", "-o", "first"], ["first"]),
+        (["annotators", "-o", "first"], ["first"]),
+        (["report", "--quick", "-o", "first"], ["first"]),
+    ],
+)
+def test_files_are_written_before_anything_is_printed(run, capsys, tmp_path, monkeypatch, words, files):
+    """As where the output goes to ``head``, which has read enough."""
+
+    def closed(*_, **__):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("typer.echo", closed)
+    monkeypatch.setattr("pdcc.cli.complain", lambda *_: None)
+    given = [tmp_path / word if word in files else word for word in words[1:]]
+    call(capsys, "-q", words[0], run / "run", *given)
+    assert [name for name in files if (tmp_path / name).stat().st_size] == files
+
+
 def test_annotators_are_listed(run, capsys):
     code, out, _ = call(capsys, "-q", "annotators", run / "run")
     assert code == 0

@@ -65,21 +65,41 @@ def test_answers_that_split_with_the_items_keep_the_words(asked):
 
 def test_other_words_are_refused_and_a_probability_alone_means_nothing(asked, tmp_path):
     X, table, _ = asked
-    for bad in ("by hand", None):
-        odd = table.astype({"chosen_by": object})
-        odd.loc[7, "chosen_by"] = bad
-        with pytest.raises(PairDataError, match="chosen_by") as error:
-            PairData.from_arrays(X, odd)
-        assert error.value.row == 7
-        odd.to_csv(tmp_path / "odd.csv", index=False)
-        with pytest.raises(PairDataError, match="neither random nor suggested"):
-            read_answers(tmp_path / "odd.csv")
+    odd = table.astype({"chosen_by": object})
+    odd.loc[7, "chosen_by"] = "by hand"
+    with pytest.raises(PairDataError, match="chosen_by") as error:
+        PairData.from_arrays(X, odd)
+    assert error.value.row == 7
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    with pytest.raises(PairDataError, match="neither random nor suggested"):
+        read_answers(tmp_path / "odd.csv")
     with pytest.raises(PairDataError, match="chosen_by: expected a word for each of the 240 pairs"):
         PairAnswers.from_arrays(len(X), table[["i", "j"]].to_numpy(), table["similar"], chosen_by=["random"])
     table.drop(columns="chosen_by").to_csv(tmp_path / "alone.csv", index=False)
     read = read_answers(tmp_path / "alone.csv")
     assert read.frame.columns.tolist() == ["i", "j", "similar"]
     assert "Columns that are ignored: probability." in read.notes
+
+
+def test_an_empty_word_means_drawn_at_random(asked, tmp_path):
+    """As where answers of ``pdcc suggest`` are put after answers that have no such column."""
+    X, table, drawn = asked
+    parts = table[:100].drop(columns=["chosen_by", "probability"]), table[100:]
+    for k, part in enumerate(parts):
+        part.to_csv(tmp_path / f"{k}.csv", index=False)
+    both = pd.concat([read_answers(tmp_path / f"{k}.csv").frame for k in range(2)])
+    expected = np.r_[np.ones(100, dtype=bool), drawn[100:]]
+    data = PairData.from_arrays(X, both)
+    np.testing.assert_array_equal(data.random, expected)
+    est = VolMaxDCC(3, random_state=0, **SMALL).fit(X, parts[0])
+    assert est.refit(X, both).fitted_.holds(data)
+    both.to_csv(tmp_path / "both.csv", index=False)
+    read = read_answers(tmp_path / "both.csv")
+    assert read.frame["chosen_by"].tolist() == np.where(expected, "random", "suggested").tolist()
+    for nothing in (None, np.nan, pd.NA, "", " "):
+        words = pd.Series(["suggested", nothing], dtype=object)
+        one = PairAnswers.from_arrays(3, [[0, 1], [1, 2]], [1, 0], chosen_by=words)
+        assert one.random.tolist() == [False, True]
 
 
 K = 3

@@ -47,6 +47,14 @@ def test_the_answer_is_the_one_column_in_words(tmp_path):
     assert (read.frame.similar.tolist(), read.frame.annotator.tolist()) == ([False], ["ann"])
 
 
+def test_columns_of_suggested_pairs_need_no_note(tmp_path):
+    rows = "i,j,gain,chosen_by,probability,similar\n0,1,0.5,suggested,0.1,yes\n1,2,0.1,random,0.1,no\n"
+    read = read_answers(written(tmp_path / "next.csv", rows))
+    assert (read.notes, read.ignored) == ((), ())
+    read = read_answers(written(tmp_path / "other.csv", "i,j,gain,similar\n0,1,0.5,yes\n"))
+    assert read.notes == ("Columns that are ignored: gain.",)  # which may be anything there
+
+
 def test_a_column_that_may_name_annotators_is_said(tmp_path):
     def noted(extra, n=10, header="i,j,similar,given by"):
         rows = "".join(f"{k},{k + 1},yes,{extra(k)}\n" for k in range(n))

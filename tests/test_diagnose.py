@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pdcc import PairData, VanillaDCC, VolMaxDCC, check_ssc, diagnose
+from pdcc.accuracy.estimate import Estimate
 from pdcc.annotators import answer_through, draw_pairs
 from pdcc.cli import main
 from pdcc.experiments.identifiability_bank import squeeze
@@ -272,6 +273,22 @@ def test_bad_arguments(easy):
     for odd, kind in ({"draws": 1}, ValueError), ({"n_restarts": 0}, ValueError), ({"work": 0.0}, ValueError), ({"random_state": "x"}, TypeError):  # fmt: skip
         with pytest.raises(kind, match=f"{next(iter(odd))}: expected"):
             est.diagnose(X, pairs, similar, **odd)
+
+
+def test_unknown_options_are_told_which_there_are(easy):
+    est, X, pairs, similar, _ = easy
+    with pytest.raises(TypeError, match=r"options among trusted, .*, found 'seed'. The seed is random_state"):
+        est.diagnose(X, pairs, similar, seed=1)
+    options = [name for name in diagnose.__kwdefaults__ if name != "progress"]
+    assert all(name in est.diagnose.__doc__ for name in options)
+
+
+def test_nothing_is_said_of_pairs_where_nothing_is_claimed(easy):
+    *_, found = easy
+    assert "Pairs in one cluster: " in str(found)
+    none = replace(found, precision=Estimate(), recall=Estimate())
+    assert "\nPairs: no claim.\n" in str(none)
+    assert "belong together" not in str(none)
 
 
 def pdcc(*arguments) -> int:

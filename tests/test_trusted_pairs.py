@@ -14,6 +14,7 @@ from pdcc.accuracy.trusted_pairs import (
     read_trusted_pairs,
     with_trusted_pairs,
 )
+from pdcc.identifiability.given import read_given, with_items
 
 N, K, DRAWS = 1000, 5, 150
 
@@ -149,3 +150,70 @@ def test_a_diagnosis_takes_trusted_pairs():
     assert found.to_dict()["purity"]["low"] == found.purity.low > 0.5
     with pytest.raises(PairDataError, match="pairs within clusters"):
         est.diagnose(*given, trusted=table[est.labels_[table["i"]] != est.labels_[table["j"]]], quick=True)
+
+
+def test_trusted_pairs_are_answered_in_words(caplog):
+    names = [f"item {n}" for n in range(60)]
+    words = ["Same", "different", "yes", "no", "don't know", "match", "distinct", "1", "0", "", "Same topic", None]
+    table = pd.DataFrame({"i": names[:36], "j": names[1:37], "similar": words * 3}).astype(object)
+    table["probability"] = np.arange(36) + 1.0
+    with caplog.at_level("INFO", logger="pdcc"):
+        read = read_given(table, names)
+    kept = [k for k in range(36) if k % 12 not in (4, 9, 11)]
+    assert read.i.tolist() == kept
+    assert read.j.tolist() == [k + 1 for k in kept]
+    assert read.similar.tolist() == [True, False, True, False, True, False, True, False, True] * 3
+    assert read.probability.tolist() == [k + 1.0 for k in kept]
+    assert caplog.messages == [
+        "trusted: Read by their beginning: 'Same topic' as same.",
+        'trusted: left out 9 of 36 pairs, without an opinion: empty (6) or "don\'t know" (3).',
+    ]
+    for similar in ([True, False], [1, -1], [1.0, 0.0], np.array([1, 0])):
+        plain = table.assign(similar=np.tile(similar, 18))
+        assert read_given(plain, names).similar.tolist() == [True, False] * 18
+    for bad, found in (("perhaps", "'perhaps', not a word"), (0.7, "'0.7', a graded answer"), (5, "'5', not 0 and 1")):
+        table.loc[7, "similar"] = bad
+        with pytest.raises(PairDataError, match=f"column similar, such as .*, found {found}") as error:
+            read_given(table, names)
+        assert error.value.row == 7
+    table.loc[7, "similar"] = "same"
+    table.loc[20, "j"] = "nobody"
+    with pytest.raises(PairDataError, match="items that were fitted, found 'nobody'") as error:
+        read_given(table, names)
+    assert error.value.row == 20
+
+
+def test_trusted_labels_come_in_the_forms_people_have():
+    names = [f"item {n}" for n in range(50)]
+    table = pd.DataFrame({"customer": names[10:40], "label": list("abc") * 10})
+    by_item = table.set_index("customer")["label"]
+    for given in (by_item, by_item.to_dict(), with_items(table, "customer"), with_items(by_item, "customer")):
+        read = read_given(given, names)
+        assert read.rows.tolist() == list(range(10, 40))
+        assert read.classes.tolist() == [0, 1, 2] * 10
+    assert read_given(pd.Series(list("ab") * 15), list(range(50))).rows.tolist() == list(range(30))
+    with pytest.raises(PairDataError, match="one label per item"):
+        read_given(pd.concat([by_item, by_item]), names)
+    wrong = table.set_axis(["id", "segment"], axis=1)
+    with pytest.raises(PairDataError, match=r"a column 'item', found the columns id, segment. Name .* item and label"):
+        read_given(with_items(wrong, "customer"), names)
+    pairs = pd.DataFrame({"i": names[:30], "j": names[1:31], "similar": 1})
+    assert with_items(pairs.assign(customer=0), "customer").columns.tolist() == ["i", "j", "similar", "customer"]
+    with pytest.raises(PairDataError, match="a column 'similar'"):
+        read_given(pairs.drop(columns="similar"), names)
+
+
+def test_items_of_trusted_labels_may_be_called_as_in_the_index():
+    blobs = make_blobs(n=80, n_pairs=300, seed=0)
+    ids = np.array([f"c{n}" for n in range(80)])
+    X = pd.DataFrame(blobs.X, index=pd.Index(ids, name="customer")).rename(columns="x{}".format)
+    given = X, ids[blobs.answers.pairs], blobs.answers.similar
+    est = VolMaxDCC(
+        3, hidden=(8,), epochs=1, scale="standard", confusion="none", volume=0.0, init="kmeans", random_state=0
+    ).fit(*given)
+    table = pd.DataFrame({"customer": ids[:40], "label": blobs.y[:40]})
+    how = {"quick": True, "draws": 2, "work": 0.1}
+    one, other = (est.diagnose(*given, trusted=known, **how) for known in (table, table.set_index("customer")["label"]))
+    assert one.trusted
+    assert one.accuracy == other.accuracy
+    assert table.columns[0] == "customer"  # as it was

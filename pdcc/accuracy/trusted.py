@@ -25,8 +25,8 @@ class Trusted:
     classes: Ints
 
 
-def read_trusted(given: Mapping[Any, Any] | pd.DataFrame, names: Sequence[Any]) -> Trusted:
-    """{item: class}, or a table with the columns item and label (or class), of items called ``names`` (N,)."""
+def read_trusted(given: Mapping[Any, Any] | pd.DataFrame | pd.Series, names: Sequence[Any]) -> Trusted:
+    """{item: class}, a Series of classes by item, or a table with the columns item and label (or class), of items called ``names`` (N,)."""
     if isinstance(given, pd.DataFrame):
         known = "class" if "class" in given.columns and "label" not in given.columns else "label"
         for column in ("item", known):
@@ -38,9 +38,11 @@ def read_trusted(given: Mapping[Any, Any] | pd.DataFrame, names: Sequence[Any]) 
         items, labels = given["item"].tolist(), given[known].tolist()
     elif isinstance(given, Mapping):
         items, labels = list(given), list(given.values())
+    elif isinstance(given, pd.Series):
+        items, labels = given.index.tolist(), given.tolist()
     else:
         raise TypeError(
-            f"trusted: expected {{item: class}} or a table, found {type(given).__name__}. Pass one of them."
+            f"trusted: expected {{item: class}}, a Series or a table, found {type(given).__name__}. Pass one of them."
         )
     where = {str(name): n for n, name in enumerate(names)}
     rows = [where.get(str(item), -1) for item in items]

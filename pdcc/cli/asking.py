@@ -88,14 +88,14 @@ def audit(
     Example: pdcc audit run -o doubtful.csv
     """
     target, _, table = _audited(run, features, output, seed)
-    say(
-        f"About {table['wrong'].sum():,.0f} of {len(table):,} answers are wrong; {int((table['wrong'] > 0.5).sum()):,} more likely so than not."
-    )
     rows, files = _places(run, len(table))
     table.insert(0, "answer", rows)
     if len(set(files)) > 1:
         table.insert(1, "file", files)
     _give(table.sort_values("wrong", ascending=False, kind="stable"), target, output, safe_csv)
+    say(
+        f"About {table['wrong'].sum():,.0f} of {len(table):,} answers are wrong; {int((table['wrong'] > 0.5).sum()):,} more likely so than not."
+    )
 
 
 @app.command()

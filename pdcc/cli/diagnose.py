@@ -78,12 +78,15 @@ def diagnose(
         estimator.fitted_, data, trusted=None if trusted is None else _known(trusted, id_column), target=target, level=level,
         quick=quick, draws=draws, n_restarts=restarts, eps=eps, random_state=seed, progress=sys.stderr.isatty(),
     )  # fmt: skip
-    say(str(found))
+    # Files first: whoever reads the text may stop listening.
     if target_file is not None:
         write_atomic(target_file, json.dumps(found.to_dict(), indent=1).encode())
-        say(f"\nAll of it, with every number, is in {output}.")
     if items_file is not None:
         write_atomic(items_file, found.items.to_csv(index=False).encode())
+    say(str(found))
+    if target_file is not None:
+        say(f"\nAll of it, with every number, is in {output}.")
+    if items_file is not None:
         say(f"\nEvery item's label, its probability and label set are in {items}.")
     if strict is not None and found.verdicts[Question(strict)] != "supported":
         raise typer.Exit(1)
@@ -111,7 +114,7 @@ def _check_own(path: Path) -> None:
 def _known(path: Path, id_column: str | None) -> "pd.DataFrame":
     """The table of trusted labels or pairs; items may be in a column called as in the features."""
     from pdcc.data.io import read_table
+    from pdcc.identifiability.given import with_items
 
-    table = read_table(path)
-    own = id_column is not None and not {"item", "i", "j"} & set(table.columns)
-    return table.rename(columns={id_column: "item"}) if own else table
+    table: pd.DataFrame = with_items(read_table(path), id_column)
+    return table

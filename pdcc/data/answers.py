@@ -77,7 +77,7 @@ class PairAnswers:
 
         Ids are in the order of X's rows, ``X.index`` say. similar (M,): bool, {0, 1} or {-1, +1}; with ``soft``, probabilities that
         a pair is similar, which cost y log p + (1 - y) log(1 - p). weights (M,): how much each answer counts. chosen_by (M,): "random" or
-        "suggested", how each pair came to be asked about.
+        "suggested", how each pair came to be asked about; an empty one means random.
         """
         more = annotators, weights, soft, chosen_by
         if isinstance(items, int | np.integer):
@@ -239,7 +239,7 @@ def pair_rows(X: Any, n_items: int, pairs: ArrayLike) -> tuple[Ints, NDArray[Any
 def table_columns(
     frame: pd.DataFrame, *, ids: bool
 ) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any] | None, NDArray[Any] | None, NDArray[Any] | None]:
-    """Pairs (M, 2) of rows or ids, similar (M,) and, if known, annotators, weights and chosen_by (M,) of a table without an empty cell.
+    """Pairs (M, 2) of rows or ids, similar (M,) and, if known, annotators, weights and chosen_by (M,) of a table without an empty cell, except in chosen_by.
 
     A column probability may stand beside chosen_by; it is not needed here.
     """
@@ -257,7 +257,7 @@ def table_columns(
             f"the columns {found}",
             hint,
         )
-    for column in frame.columns:
+    for column in frame.columns.drop("chosen_by", errors="ignore"):
         if frame[column].isna().any():
             fix = (
                 "Name the annotator of every answer, or leave the column out."

@@ -6,13 +6,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pdcc.arrays import Bools, as_array, first_row
+from pdcc.data.words import text_of
 from pdcc.errors import PairDataError
 
 RANDOM, SUGGESTED = "random", "suggested"
 
 
 def check_chosen_by(chosen_by: ArrayLike, n_pairs: int) -> Bools:
-    """Whether each of the pairs was drawn at random, (M,), from the words "random" and "suggested"."""
+    """Whether each of the pairs was drawn at random, (M,), from the words "random" and "suggested"; nothing at all means random, too."""
     words = as_array("chosen_by", chosen_by)
     if words.shape != (n_pairs,):
         raise PairDataError(
@@ -25,12 +26,17 @@ def check_chosen_by(chosen_by: ArrayLike, n_pairs: int) -> Bools:
             "chosen_by",
             f"{RANDOM!r} or {SUGGESTED!r}",
             f"{words[row]!r:.60}",
-            "Say of every pair how it was chosen, or of none.",
+            "Write one of them, or nothing for a pair that was drawn at random.",
             row,
         )
-    return np.array([str(word).strip().lower() == RANDOM for word in words.tolist()], dtype=bool)
+    return np.array([word_of(word) == RANDOM for word in words.tolist()], dtype=bool)
 
 
 def is_known(word: Any) -> bool:
-    """Whether this is one of the two words."""
-    return str(word).strip().lower() in (RANDOM, SUGGESTED)
+    """Whether this is one of the two words, or nothing."""
+    return word_of(word) in (RANDOM, SUGGESTED)
+
+
+def word_of(cell: Any) -> str:
+    """The word of a cell. An empty one means what an answer without that column means: drawn at random."""
+    return text_of(cell).lower() or RANDOM

@@ -19,6 +19,8 @@ PARTS = ("i", "j", "similar", "annotator", "weight", "chosen_by", "probability")
 KNOWN = frozenset(
     {"task", "comment", "weight", "chosen_by", *ANSWERS, *ANNOTATORS, *(name for pair in ENDS for name in pair)}
 )
+# What ``pdcc suggest`` writes beside chosen_by that is not for a reader of answers.
+SUGGESTED_TOO = ("gain",)
 # How splink joins the name of a data set and an id.
 JOINED = "-__-"
 
@@ -27,7 +29,7 @@ JOINED = "-__-"
 class Rows:
     """What was asked and said. parts: columns called i, j, similar and, if known, annotator, weight, chosen_by and probability, cells as they were written.
 
-    rows: their numbers in the file. scale: what numbers among the answers mean; None: as the reader was told. ignored: columns that were not read.
+    rows: their numbers in the file. scale: what numbers among the answers mean; None: as the reader was told. ignored: columns that were not read, but for gain beside chosen_by.
     """
 
     parts: dict[str, list[Any]]
@@ -83,7 +85,8 @@ def from_table(table: Table, columns: Mapping[str, str], besides: tuple[str, ...
         )
     guessed = [f"{part} is {name!r}" for part, name in chosen.items() if part not in columns and name != part]
     notes = [*table.notes, *([f"Columns: {', '.join(guessed)}."] if guessed else [])]
-    if ignored := tuple(name for name in table.names if name not in (*chosen.values(), *besides)):
+    besides = (*chosen.values(), *besides, *(SUGGESTED_TOO if "chosen_by" in chosen else ()))
+    if ignored := tuple(name for name in table.names if name not in besides):
         notes.append(f"Columns that are ignored: {listed(ignored)}.{_who(table, ignored, chosen)}")
     parts = {part: table.column(name) for part, name in chosen.items()}
     return Rows(parts, table.rows, table.unreadable, notes, comma=table.comma, ignored=ignored)

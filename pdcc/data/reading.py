@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pdcc.arrays import Ints
-from pdcc.data.chosen import is_known
+from pdcc.data.chosen import is_known, word_of
 from pdcc.data.columns import listed
 from pdcc.data.formats import (
     KNOWN,
@@ -42,12 +42,13 @@ from pdcc.data.words import (
     text_of,
 )
 from pdcc.errors import PairDataError
+from pdcc.notebook import as_paragraphs, as_table
 from pdcc.validation import check_count, check_one_of
 
 FORMATS = ("csv", "dedupe", "splink", "durel", "crowdkit", "labelstudio")
 UNSURE = ("drop", "half")
 WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
-# So many unreadable rows are shown of a long list.
+# So many rows are shown of a long list.
 SHOWN = 5
 MAX_PAIRS = 50_000
 
@@ -59,7 +60,7 @@ class ReadAnswers:
     frame: columns i, j, similar and, if known, annotator, weight, chosen_by and probability; similar is bool, or a probability where ``soft``. unsure: answers without
     an opinion, with the row they had; with unsure="half" they are in the frame too. unreadable: rows that could not be read,
     and why. notes: sentences that say what was guessed or left out. n_rows: how many rows there were. rows: the row of each answer of the
-    frame, counted as those are; of crowdkit, whose labels make an answer by twos, the number of the answer. ignored: columns that were not read.
+    frame, counted as those are; of crowdkit, whose labels make an answer by twos, the number of the answer. ignored: columns that were not read, but for gain beside chosen_by.
 
     Examples:
         >>> import pathlib, tempfile
@@ -90,6 +91,10 @@ class ReadAnswers:
             f"{len(self.frame)} answers, {len(self.unsure)} unsure, {len(self.unreadable)} unreadable ({self.format})"
         )
         return "\n".join([counts, *self.notes])
+
+    def _repr_html_(self) -> str:
+        """The same words and the first answers, for notebooks."""
+        return as_paragraphs(str(self)) + as_table(self.frame.head(SHOWN))
 
 
 def read_answers(
@@ -163,7 +168,7 @@ def read_answers(
         raise _error(file, bad, n_rows, [(a, said[a]) for a in answers])
     lost = {one.row for one in troubles}
     good = [k for k, row in enumerate(found.rows) if row not in lost]
-    notes += _begun([answers[k] for k in good], said)
+    notes += begun([answers[k] for k in good], said)
     frame = _frame(found, parts, said, good, item_ids)
     frame.insert(0, "row", [found.rows[k] for k in good])
     without = np.array([said[answers[k]].unsure for k in good], dtype=bool)
@@ -267,7 +272,7 @@ def _troubles(parts: dict[str, list[str]], said: dict[str, Said], found: Rows) -
     return out
 
 
-def _begun(answers: list[str], said: dict[str, Said]) -> list[str]:
+def begun(answers: list[str], said: dict[str, Said]) -> list[str]:
     """What is said of answers that were read by their beginning."""
     texts = Counter(text for text in answers if said[text].by_beginning)
     words = [f"{text!r:.60} as {'same' if said[text].degree else 'different'}" for text, _ in texts.most_common()]
@@ -326,7 +331,7 @@ def _frame(
         weights = [number_of(parts["weight"][k] or "1", comma=found.comma) for k in good]
         table["weight"] = np.array(weights, dtype=np.float64)
     if "chosen_by" in raw:
-        table["chosen_by"] = [parts["chosen_by"][k].lower() for k in good]
+        table["chosen_by"] = [word_of(parts["chosen_by"][k]) for k in good]
     if "probability" in raw:
         chances = [number_of(parts["probability"][k], comma=found.comma) for k in good]
         table["probability"] = np.array(chances, dtype=np.float64)  # nan where it is not known

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -11,14 +10,15 @@ import pandas as pd
 
 from pdcc.accuracy.estimate import Estimate, LabelReport, in_line, judge_labels
 from pdcc.accuracy.outlook import Outlook
-from pdcc.accuracy.trusted import Trusted, read_trusted, with_trusted
-from pdcc.accuracy.trusted_pairs import TrustedPairs, check_drawn, read_trusted_pairs, with_trusted_pairs
+from pdcc.accuracy.trusted import Trusted, with_trusted
+from pdcc.accuracy.trusted_pairs import TrustedPairs, check_drawn, with_trusted_pairs
 from pdcc.arrays import Float64
 from pdcc.data.pairs import PairData
 from pdcc.errors import PairDataError
 from pdcc.fitted import Fitted
 from pdcc.identifiability import conditions as c
 from pdcc.identifiability.evidence import Evidence, gather
+from pdcc.identifiability.given import Given, read_given
 from pdcc.identifiability.verdict import Overall, Question, judge_memberships, reached, three
 from pdcc.inference.variational import SampleStatus
 from pdcc.metrics import membership_mse
@@ -218,10 +218,10 @@ class Diagnosis:
         lines += [] if self.outlook is None else [f"Next: {self.outlook}"]
         if self.sample is not None:
             lines.append(f"Looked at: {self.sample}. Shares are on the cautious side, since the fit saw more answers.")
-        lines += [
-            "",
-            f"Pairs in one cluster: {self.precision} belong together, and {self.recall} of those that do are in one.",
-        ]
+        pairs = (
+            f"Pairs in one cluster: {self.precision} belong together, and {self.recall} of those that do are in one."
+        )
+        lines += ["", pairs if self.precision or self.recall else "Pairs: no claim."]
         lines += ["", "What the theorems on soft memberships ask for (labels do not depend on it):"]
         for r in self.conditions:
             p = "" if r.probability is None else f"P = {_interval(r.probability)}"
@@ -242,7 +242,7 @@ def diagnose(
     fitted: Fitted,
     data: PairData,
     *,
-    trusted: Mapping[Any, Any] | pd.DataFrame | None = None,
+    trusted: Given | None = None,
     target: float = 0.8,
     level: float = 0.95,
     quick: bool = False,
@@ -258,8 +258,8 @@ def diagnose(
     Args:
         fitted: ``fitted_`` of a VolMaxDCC or VanillaDCC.
         data: what it was fitted to.
-        trusted: true classes of some items, drawn at random, as {item: class} or a table with the columns item and label (or class): with
-            them the accuracy holds whatever is wrong with the answers. Or a table of pairs i, j, similar that someone to trust answered,
+        trusted: true classes of some items, drawn at random, as {item: class}, a Series of classes by item, or a table with the columns item
+            and label (or class): with them the accuracy holds whatever is wrong with the answers. Or a table of pairs i, j, similar that someone to trust answered,
             drawn by ``draw_trusted``: bounds that hold as well, though wider.
         target: the accuracy, purity and share of settled items that would do.
         level: how sure a set of labels must be.
@@ -297,22 +297,18 @@ def diagnose(
             "pairs, similar: expected the answers that were fitted, in their order, found others. Pass what fit was given: answers that were fitted cannot serve as held out."
         )
     names = _names(data)
-    known: Trusted | TrustedPairs | None = None
-    by_pairs = isinstance(trusted, pd.DataFrame) and not {"item", "label", "class"} & set(trusted.columns)
-    if isinstance(trusted, pd.DataFrame) and by_pairs:
-        known = read_trusted_pairs(trusted, names)
+    known = None if trusted is None else read_given(trusted, names)
+    if isinstance(known, TrustedPairs):
         check_drawn(known, fitted.memberships(data.features).argmax(axis=1))
-    elif trusted is not None:
-        known = read_trusted(trusted, names)
     also = known.rows if isinstance(known, Trusted) else None
     fitted, data, part = sampled(fitted, data, DIAGNOSED_ITEMS, random_state, also)
     if part is not None:
-        if by_pairs:
+        if isinstance(known, TrustedPairs):
             raise PairDataError(
                 "trusted", "true classes of items", "pairs", f"Pairs are weighed by what is believed of all items, and only {part} is looked at: pass {{item: class}}.",
             )  # fmt: skip
         names = _names(data)
-        known = None if trusted is None else read_trusted(trusted, names)
+        known = None if trusted is None else read_given(trusted, names)
     labels = judge_labels(fitted, data, level=level, target=target, quick=quick, seed=random_state, progress=progress)
     e = gather(
         fitted, data, draws=draws, n_restarts=n_restarts, eps=eps, work=work, seed=random_state, progress=progress
