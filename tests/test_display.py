@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from helpers import written
 
-from pdcc import VolMaxDCC, read_answers
+from pdcc import VolMaxDCC, read_answers, select_n_clusters, select_volume
 
 EVIL = "<script>alert('&')</script>"
 
@@ -34,3 +34,19 @@ def test_read_answers_show_their_notes_and_first_rows(tmp_path):
     assert "\N{RIGHT-TO-LEFT OVERRIDE}" not in shown
     empty = replace(read, frame=pd.DataFrame({"i": np.array([], dtype=object), "j": [], "similar": []}))
     assert "<table" in empty._repr_html_()
+
+
+def test_a_selection_shows_its_reason_and_table(noisy_blobs):
+    given = noisy_blobs.X, noisy_blobs.answers.pairs, noisy_blobs.answers.similar
+    by_volume = {"hidden": (8,), "epochs": 1, "scale": "standard", "init": "kmeans"}
+    for found in (
+        select_n_clusters(*given, candidates=(2, 3)),
+        select_volume(*given, volumes=(0.0, 0.01), n_restarts=2, estimator=VolMaxDCC(3, random_state=0, **by_volume)),
+    ):
+        shown = found._repr_html_()
+        assert shown.startswith("<p>")
+        assert "<th>held_out_nll</th>" in shown
+        assert shown.count("<tr>") == len(found.table)
+        assert "Selection(" not in shown
+        table = found.table.assign(chosen=EVIL)
+        assert "<script>" not in replace(found, reason=EVIL, table=table)._repr_html_()

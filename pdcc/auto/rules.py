@@ -10,6 +10,7 @@ import pandas as pd
 from pdcc.arrays import Float64
 from pdcc.auto.calibration import AUTO_VOLUME
 from pdcc.auto.signals import standard_error
+from pdcc.notebook import as_paragraphs, as_table
 from pdcc.training import Specification
 
 # What was compared: one dict per setting.
@@ -48,6 +49,10 @@ class Selection:
     reason: str
     table: pd.DataFrame
     held_out: str
+
+    def _repr_html_(self) -> str:
+        """The reason and the table, for notebooks."""
+        return as_paragraphs(self.reason) + as_table(self.table)
 
 
 def specifications(
