@@ -313,6 +313,10 @@ class Trainer:
         epochs, patience = c.lengths(len(self.pairs)) if exactly is None else (exactly, None)
         if by_heart and c.epochs == "auto":
             epochs, patience = BY_HEART * epochs, None
+        if (
+            comparing and patience is not None
+        ):  # curves to compare by need not be looked at as long as the one that is kept
+            patience = math.ceil(patience / 2)
         full, last, gain = c.volume_estimator == "full", exactly is not None, LEAST_GAIN if comparing else 0.0
         return FitConfig(
             epochs, c.batch_size, c.lr, c.confusion_lr, c.optimizer, full, patience, seed, last, gain

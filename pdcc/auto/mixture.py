@@ -17,7 +17,7 @@ from pdcc.exclusive import one_core
 from pdcc.rows import blocks_of
 
 # Rounds of EM, rounds of messages between answered items in each, and the mean change of a membership that ends it.
-ROUNDS, MESSAGES, SETTLED = 25, 3, 1e-3
+ROUNDS, MESSAGES, SETTLED = 25, 3, 1e-2
 # A membership that counts for nothing in a cluster's shape.
 NOBODY = 1e-6
 # Items that are labelled at once, and numbers that are computed at once.
