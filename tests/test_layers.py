@@ -14,7 +14,7 @@ PLACES = {"pdcc.models": "models", "pdcc.inference": "inference", "pdcc": "pdcc"
 # Upstream first. Modules of one line may import each other; every other import must point to an earlier line.
 FLOW = (
     ("errors", "arrays", "exclusive"),
-    ("validation", "dense", "frames", "rows"),
+    ("validation", "dense", "frames", "rows", "notebook"),
     ("storage", "storage.files", "storage.journal", "storage.provenance", "storage.model"),
     ("metrics",),
     ("annotators",),
@@ -54,6 +54,7 @@ DELEGATED = {
     ("pdcc.base", "PairEstimator.posterior", "pdcc.posterior.sample"),
     ("pdcc.base", "PairEstimator.posterior", "pdcc.posterior.squeeze"),
     ("pdcc.base", "PairEstimator.diagnose", "pdcc.identifiability.diagnose"),
+    ("pdcc.base", "PairEstimator.diagnose", "pdcc.identifiability.given"),
     ("pdcc.base", "PairEstimator.suggest_pairs", "pdcc.asking.suggest"),
     ("pdcc.base", "PairEstimator.audit_answers", "pdcc.asking.audit"),
     ("pdcc.base", "PairEstimator.audit_answers", "pdcc.asking.reliability"),
