@@ -62,6 +62,18 @@ def test_a_class_in_two_clusters_is_named_and_the_lower_end_allows_for_it():
     assert (share.estimate, share.high) == (0.95, 1.0)
 
 
+def test_clusters_within_which_nothing_was_asked_have_a_share_all_the_same():
+    """Two items, each a cluster of its own, that are called similar ten times."""
+    rng = np.random.default_rng(0)
+    labels = np.r_[0, 1, np.arange(98) % 2 + 2]
+    pairs = np.concatenate([np.tile([[0, 1]], (10, 1)), 2 + draw_pairs(98, 300, rng)])
+    similar = np.r_[np.ones(10, bool), (labels[pairs[10:, 0]] == labels[pairs[10:, 1]])]
+    data = PairData.from_arrays(np.arange(200.0).reshape(100, 2), pairs, similar)
+    (cut,) = cut_classes(labels, data, 4)
+    assert cut.together == 1.0
+    assert _if_one_class(Estimate(0.9, 0.95, 1.0), (cut,), labels).low == pytest.approx(0.89)
+
+
 def test_clusters_that_are_of_one_item_or_all_alike_are_no_trouble():
     data, y = merged_blobs(0)
     labels = np.where(np.arange(240) == 0, 3, np.minimum(y, 2))

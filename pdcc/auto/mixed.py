@@ -64,13 +64,13 @@ def mixed_clusters(scaled: Scaled, labels: Ints, pairs: PairData, n_clusters: in
 
 @dataclass(frozen=True)
 class Cut:
-    """Two clusters that may be one class. across, within: how often similar and different are said across the two, and within them, (2,) each;
-    apart: how often similar is said across all others."""
+    """Two clusters that may be one class. across: how often similar and different are said across the two, (2,); inside, apart: how often
+    similar is said within them, and across all others, half an answer each way."""
 
     larger: int
     smaller: int
     across: Float64 = field(repr=False)
-    within: Float64 = field(repr=False)
+    inside: float
     apart: float
 
     def __str__(self) -> str:
@@ -81,8 +81,8 @@ class Cut:
     @property
     def together(self) -> float:
         """How much of the smaller may be of the class of the larger."""
-        rates = [said[0] / said.sum() for said in (self.across, self.within)]
-        return float(np.clip((rates[0] - self.apart) / max(rates[1] - self.apart, 1e-9), 0.0, 1.0))
+        share = (self.across[0] / self.across.sum() - self.apart) / max(self.inside - self.apart, 1e-9)
+        return float(np.clip(share, 0.0, 1.0))
 
 
 def cut_classes(labels: Ints, pairs: PairData, n_clusters: int) -> tuple[Cut, ...]:
@@ -102,7 +102,7 @@ def cut_classes(labels: Ints, pairs: PairData, n_clusters: int) -> tuple[Cut, ..
         p = more[k]
         if p is not None and p < DIVIDED:
             larger, smaller = sorted((int(a[k]), int(b[k])), key=lambda cluster: -sizes[cluster])
-            found.append(Cut(larger, smaller, across[:, k], within[:, k], float(apart[k])))
+            found.append(Cut(larger, smaller, across[:, k], float(inside[k]), float(apart[k])))
     return tuple(found)
 
 
