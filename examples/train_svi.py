@@ -12,9 +12,9 @@ from pyro.infer import SVI, Trace_ELBO
 
 from pdcc import datasets, metrics
 from pdcc.annotators import answer_through, draw_pairs
+from pdcc.baselines.kmeans import kmeans
 from pdcc.inference import PairTensors, map_guide, memberships, point_agreement, warm_start
 from pdcc.models import AnnotationModel, Membership, StochasticConfusion
-from pdcc.partition.kmeans import kmeans
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--epochs", type=int, default=40)

@@ -19,7 +19,9 @@ import torch
 from pdcc import VanillaDCC, VolMaxDCC
 from pdcc.annotators import answer_through, draw_pairs, mixed_annotators
 from pdcc.auto.sweep import select_volume
-from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans
+from pdcc.baselines import COPKMeans, KMeans, PCKMeans
+from pdcc.baselines.cidec import CIDEC
+from pdcc.baselines.dcgmm import DCGMM
 
 RECORD = Path(__file__).with_name("golden.json")
 SEEDS = (0, 1, 2)
@@ -46,8 +48,8 @@ SETTINGS: dict[str, Any] = {
 }
 BASELINES: dict[str, Any] = {
     "vanilla": lambda s: VanillaDCC(K, random_state=s, **SMALL),
-    "kmeans": lambda s: KMeans(K, scale="auto", random_state=s),
-    "cop": lambda s: COPKMeans(K, scale="auto", init="pairs", on_infeasible="relax", random_state=s),
+    "kmeans": lambda s: KMeans(K, scale="unit", random_state=s),
+    "cop": lambda s: COPKMeans(K, scale=None, on_infeasible="relax", random_state=s),
     "pck": lambda s: PCKMeans(K, scale="standard", random_state=s),
     "dcgmm": lambda s: DCGMM(
         K, hidden=(20,), latent=3, pretrain_epochs=2, epochs=3, validation_fraction=0.1, init="pairs", random_state=s

@@ -13,9 +13,9 @@ from pdcc.auto.calibration import AUTO_VOLUME, FEWEST_NEW
 from pdcc.auto.initialise import STARTS, Partitioner, grouped, make_start, make_ways
 from pdcc.auto.rules import choose, specifications, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, evidence, partition_agreement, partition_nll, standard_error
+from pdcc.baselines.kmeans import kmeans
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import hold_out, item_folds, new_folds, split
-from pdcc.partition.kmeans import kmeans
 from pdcc.training import EPOCHS, FEWEST_STEPS, LONGEST
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from helpers import DEEP, OneDevice
 
-from pdcc.baselines import CIDEC
+from pdcc.baselines.cidec import CIDEC
 from pdcc.models.baselines.autoencoder import Autoencoder
 from pdcc.models.baselines.cidec import EmbeddedClusters, log_target
 

@@ -2,7 +2,6 @@
 
 import pickle
 import re
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,18 +11,16 @@ from sklearn.exceptions import NotFittedError
 
 from pdcc import PairDataError, VolMaxDCC, datasets, metrics
 from pdcc.annotators import draw_pairs
-from pdcc.baselines import COPKMeans, KMeans, PCKMeans, base
+from pdcc.baselines import COPKMeans, KMeans, PCKMeans
 
 BASELINES = [KMeans, COPKMeans, PCKMeans]
-
-
 RELAXED = [KMeans(3, random_state=0), COPKMeans(3, on_infeasible="relax", random_state=0), PCKMeans(3, random_state=0)]
 
 
 @pytest.mark.parametrize("baseline", BASELINES)
 def test_recovers_blobs_seen_and_unseen(baseline, blobs):
     unseen = make_blobs(n=90)
-    est = baseline(3, random_state=0).fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
+    est = baseline(3, scale=None, random_state=0).fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
     assert metrics.acc(blobs.y, est.labels_) >= 0.95
     assert metrics.acc(unseen.y, est.predict(unseen.X)) >= 0.95
     assert est.cluster_centers_.shape == (3, 4)
@@ -60,9 +57,9 @@ def test_fewer_distinct_items_than_clusters(est):
     X = np.repeat([[0.0], [1.0]], 6, axis=0)
     pairs, similar = np.array([[0, 1], [0, 7], [2, 3], [4, 9]]), np.array([1, 0, 1, 0])
     for features in (X, np.zeros_like(X)):
-        labels = est.fit(features, pairs, similar).labels_
-        assert set(labels.tolist()) <= {0, 1, 2}
-        assert np.isfinite(est.cluster_centers_).all()
+        fitted = clone(est).set_params(scale=None).fit(features, pairs, similar)
+        assert set(fitted.labels_.tolist()) <= {0, 1, 2}
+        assert np.isfinite(fitted.cluster_centers_).all()
 
 
 def test_more_runs_never_end_higher():
@@ -110,31 +107,17 @@ def useless_columns() -> Blobs:
 
 
 @pytest.mark.parametrize("est", RELAXED, ids=lambda est: type(est).__name__)
-def test_scale_auto_is_chosen_by_the_answers(est):
+def test_columns_are_standardised_by_default(est):
     world = useless_columns()
     a = world.answers
-    auto = clone(est).set_params(scale="auto").fit(world.X, a.pairs, a.similar)
-    assert auto.scaler_.kind == "standard"
-    assert metrics.acc(world.y, auto.labels_) > 0.95
-    assert metrics.acc(world.y, auto.predict(world.X)) > 0.95
-    assert metrics.acc(world.y, clone(est).fit(world.X, a.pairs, a.similar).predict(world.X)) < 0.6
-
-
-@pytest.mark.parametrize("est", RELAXED, ids=lambda est: type(est).__name__)
-@pytest.mark.parametrize("init", ["kmeans", "pairs"])
-def test_a_given_start_is_where_they_set_out_from(est, init, blobs, monkeypatch):
-    """The start is replaced by a partition with the clusters numbered backwards: the fit keeps those numbers."""
-    real, asked = base.scaled_start, []
-
-    def backwards(*args, **options):
-        asked.append(options["init"])
-        scaler, start = real(*args, **options)
-        return scaler, replace(start, labels=2 - blobs.y)
-
-    monkeypatch.setattr(base, "scaled_start", backwards)
-    fitted = clone(est).set_params(init=init).fit(blobs.X, blobs.answers.pairs, blobs.answers.similar)
-    assert asked == [init]
-    assert (fitted.labels_ == 2 - blobs.y).mean() > 0.95
+    fitted = clone(est).fit(world.X, a.pairs, a.similar)
+    assert fitted.scaler_.kind == "standard"
+    assert metrics.acc(world.y, fitted.labels_) > 0.95
+    assert metrics.acc(world.y, fitted.predict(world.X)) > 0.95
+    for scale in (None, "unit"):
+        other = clone(est).set_params(scale=scale).fit(world.X, a.pairs, a.similar)
+        assert other.scaler_.kind == scale
+        assert metrics.acc(world.y, other.predict(world.X)) < 0.6
 
 
 BAD_DATA = [
@@ -162,10 +145,15 @@ def test_bad_data_is_refused_in_the_words_of_volmaxdcc(baseline, spoil, blobs):
 
 BAD_PARAMS = [
     (KMeans, {"n_init": 0}, ValueError), (KMeans, {"n_init": 2.5}, TypeError),
-    (COPKMeans, {"n_init": 0}, ValueError), (COPKMeans, {"max_iter": True}, TypeError), (COPKMeans, {"on_infeasible": "ignore"}, ValueError),
-    (PCKMeans, {"weight": -1.0}, ValueError), (PCKMeans, {"weight": "auto"}, TypeError), (PCKMeans, {"max_iter": 0}, ValueError),
-    (PCKMeans, {"n_init": None}, TypeError),
-    *[(baseline, change, ValueError) for baseline in BASELINES for change in ({"scale": "row"}, {"init": "random"}, {"random_state": -1}, {"n_clusters": 1})],
+    (COPKMeans, {"n_init": 0}, ValueError), (COPKMeans, {"max_iter": True}, TypeError),
+    (COPKMeans, {"on_infeasible": "ignore"}, ValueError),
+    (PCKMeans, {"weight": -1.0}, ValueError), (PCKMeans, {"weight": "auto"}, TypeError),
+    (PCKMeans, {"max_iter": 0}, ValueError), (PCKMeans, {"n_init": None}, TypeError),
+    *[
+        (baseline, change, ValueError)
+        for baseline in BASELINES
+        for change in ({"scale": "row"}, {"scale": "auto"}, {"random_state": -1}, {"n_clusters": 1})
+    ],
 ]  # fmt: skip
 
 
@@ -180,7 +168,7 @@ def test_clone_pickle_and_new_items(est, noisy_blobs):
     a = noisy_blobs.answers
     with pytest.raises(NotFittedError):
         clone(est).predict(noisy_blobs.X)
-    fitted = clone(est).set_params(scale="standard").fit(noisy_blobs.X, a.pairs, a.similar)
+    fitted = clone(est).fit(noisy_blobs.X, a.pairs, a.similar)
     assert clone(fitted).get_params() == fitted.get_params()
     assert not hasattr(clone(fitted), "labels_")
     unseen = make_blobs(n=30, seed=1).X

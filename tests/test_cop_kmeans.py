@@ -12,8 +12,8 @@ from pdcc import PairData, metrics
 from pdcc.annotators import draw_pairs
 from pdcc.baselines import COPKMeans, InfeasibleError
 from pdcc.baselines.cop_kmeans import Groups, Sweep
-from pdcc.partition.kmeans import squared_distances
-from pdcc.partition.links import close
+from pdcc.baselines.kmeans import squared_distances
+from pdcc.baselines.links import close
 
 
 @given(
@@ -103,7 +103,7 @@ def test_cop_settles_because_its_order_is_fixed():
     differ = 0
     for seed in range(5):
         world = overlapping(seed)
-        est = COPKMeans(5, n_init=1, max_iter=60, random_state=seed).fit(
+        est = COPKMeans(5, scale=None, n_init=1, max_iter=60, random_state=seed).fit(
             world.X, world.answers.pairs, world.answers.similar
         )
         assert est.n_iter_ < 60

@@ -10,8 +10,7 @@ from helpers import DEEP, OneDevice
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from pdcc.baselines import DCGMM
-from pdcc.baselines.dcgmm import mixture_batch, pair_weight
+from pdcc.baselines.dcgmm import DCGMM, mixture_batch, pair_weight
 from pdcc.inference import PairTensors, negative_elbo
 from pdcc.inference.isolation import isolated
 from pdcc.models.baselines.autoencoder import Autoencoder

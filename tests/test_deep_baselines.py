@@ -15,9 +15,12 @@ from sklearn.base import clone
 
 from pdcc.annotators import answer_by_labels, draw_pairs
 from pdcc.auto.initialise import scaled_start
-from pdcc.baselines import CIDEC, DCGMM, SpherePair
+from pdcc.baselines.cidec import CIDEC
+from pdcc.baselines.dcgmm import DCGMM
 from pdcc.baselines.deep import label_moments
+from pdcc.baselines.kmeans import kmeans
 from pdcc.baselines.rates import two_rate_nll
+from pdcc.baselines.spherepair import SpherePair
 from pdcc.data.pairs import PairData
 from pdcc.data.splits import hold_out
 from pdcc.datasets import digits
@@ -25,7 +28,6 @@ from pdcc.errors import ArtifactError
 from pdcc.inference.pretrain import PretrainConfig, pretrain
 from pdcc.metrics import acc
 from pdcc.models.baselines.autoencoder import Autoencoder
-from pdcc.partition.kmeans import kmeans
 from pdcc.storage.files import save_state
 
 EACH = pytest.mark.parametrize("baseline", [DCGMM, CIDEC, SpherePair])
@@ -144,7 +146,7 @@ def test_a_given_start_is_where_training_sets_out_from(baseline, shift, blobs, m
     data = data_of(blobs)
     scaler, start = scaled_start(data.features, data, 3, scale=None, init="pairs", seed=0)
     start = dataclasses.replace(start, labels=(start.labels + shift) % 3)
-    monkeypatch.setattr("pdcc.baselines.base.scaled_start", lambda *_, **__: (scaler, start))
+    monkeypatch.setattr("pdcc.baselines.deep.scaled_start", lambda *_, **__: (scaler, start))
     found = fitted(baseline, blobs, init="pairs", epochs=1, lr=1e-9)
     # Cluster k is label k whatever the labels' order; a start of the baseline's own has one order.
     assert np.mean(found.labels_ == start.labels) >= 0.9

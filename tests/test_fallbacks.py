@@ -7,9 +7,9 @@ from helpers import make_blobs
 
 from pdcc import VanillaDCC, VolMaxDCC, metrics
 from pdcc.annotators import draw_pairs, mistaken_labels
+from pdcc.baselines.kmeans import kmeans, steadiness
 from pdcc.data.scaling import Scaler
 from pdcc.fitted import MOST_WRONG
-from pdcc.partition.kmeans import kmeans, steadiness
 from pdcc.training import Trainer
 
 

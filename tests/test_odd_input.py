@@ -194,7 +194,7 @@ def test_numbers_too_large_to_be_squared_are_refused_and_scaled_ones_are_not(siz
         VolMaxDCC(2, scale=None, **how).fit(features, *given)
     est = VolMaxDCC(2, **how).fit(features, *given)
     assert np.isfinite(est.memberships_).all()
-    assert metrics.acc(y, KMeans(2, scale="auto", random_state=0).fit(features, *given).labels_) == 1.0
+    assert metrics.acc(y, KMeans(2, random_state=0).fit(features, *given).labels_) == 1.0
     unscaled = VolMaxDCC(2, scale=None, **how).fit(features / size, *given)
     with pytest.raises(PairDataError, match="X: expected numbers whose squares"):
         unscaled.predict(features)
@@ -206,7 +206,7 @@ def test_answers_about_one_pair_alone_are_fitted_or_refused_in_words():
     assert est.report_.start_kind == "plain"
     with pytest.raises(PairDataError, match="pairs: expected answers about at least"):
         VolMaxDCC("auto").fit(X, [[0, 1]] * 10, [1, 0] * 5)
-    assert KMeans(2, scale="auto", random_state=0).fit(X, [[0, 1]] * 10, [1, 0] * 5).labels_.shape == (6,)
+    assert KMeans(2, random_state=0).fit(X, [[0, 1]] * 10, [1, 0] * 5).labels_.shape == (6,)
 
 
 def test_pandas_own_whole_numbers_are_row_numbers():

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from pdcc import PairData
-from pdcc.partition.kmeans import centroids
-from pdcc.partition.links import broken, close, signed_links
-from pdcc.partition.pck_means import neighbourhood_seeds, settle
+from pdcc.baselines.kmeans import centroids
+from pdcc.baselines.links import broken, close, signed_links
+from pdcc.baselines.pck_means import neighbourhood_seeds, settle
 
 
 def test_closure_and_contradictions():

@@ -31,7 +31,9 @@ def test_pck_objective_is_distances_plus_broken_answers():
         np.testing.assert_allclose(means, est.cluster_centers_)
         return ((X - means[est.labels_]) ** 2).sum()
 
-    free, priced = (PCKMeans(5, weight=w, random_state=0).fit(world.X, a.pairs, a.similar) for w in (0.0, 0.5))
+    free, priced = (
+        PCKMeans(5, scale=None, weight=w, random_state=0).fit(world.X, a.pairs, a.similar) for w in (0.0, 0.5)
+    )
     unit = inertia(free) / free.objective_history_[-1]
     between = (((X - X.mean(axis=0)) ** 2).sum() - inertia(free)) / 300
     # Two K-means solutions of one problem: the unit is one's variance between clusters, ``between`` the other's.

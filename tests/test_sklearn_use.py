@@ -26,7 +26,8 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.multiclass import type_of_target
 
 from pdcc import PairAnswers, PairData, PairDataError, VanillaDCC, VolMaxDCC
-from pdcc.baselines import DCGMM, KMeans, PCKMeans
+from pdcc.baselines import KMeans, PCKMeans
+from pdcc.baselines.dcgmm import DCGMM
 from pdcc.baselines.rates import two_rate_nll
 
 N, K = 60, 3

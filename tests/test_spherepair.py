@@ -7,8 +7,7 @@ import pytest
 import torch
 from helpers import DEEP, OneDevice
 
-from pdcc.baselines import SpherePair
-from pdcc.baselines.spherepair import smallest_angles, sphere_centres
+from pdcc.baselines.spherepair import SpherePair, smallest_angles, sphere_centres
 from pdcc.errors import PairDataError
 from pdcc.inference.pretrain import PretrainConfig, pretrained_autoencoder
 from pdcc.models.baselines.autoencoder import Autoencoder

@@ -24,6 +24,7 @@ from pdcc.auto.mixture import mixture
 from pdcc.auto.moves import rearranged
 from pdcc.auto.rules import Rows, choose, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, cross_validated, evidence, standard_error
+from pdcc.baselines.kmeans import centroids, enough_tries, kmeans
 from pdcc.data.degrees import counts, degree
 from pdcc.data.pairs import PairData
 from pdcc.data.sampling import drawn_answers, renumbered
@@ -31,7 +32,6 @@ from pdcc.data.scaling import SCALES, Scaler, fits_float32
 from pdcc.data.splits import folds as folds_of
 from pdcc.exclusive import one_core
 from pdcc.inference.rows import RowSource, scaled_items
-from pdcc.partition.kmeans import centroids, enough_tries, kmeans
 from pdcc.rows import FeatureRows
 
 PARTITIONS, SHAPES, REARRANGED = ("plain", "guided", "grouped"), ("one shape", "own shapes"), "rearranged"

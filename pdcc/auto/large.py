@@ -10,12 +10,12 @@ from sklearn.decomposition import PCA
 
 from pdcc.arrays import Float32, Float64, Floats, Ints
 from pdcc.auto.calibration import CONSTRAINED_ITEMS, START_ANSWERS
+from pdcc.baselines.kmeans import squared_distances
+from pdcc.baselines.pck_means import pck_means
 from pdcc.data.pairs import PairData
 from pdcc.data.sampling import among, drawn_answers
 from pdcc.exclusive import one_core
 from pdcc.inference.rows import Items, RowSource
-from pdcc.partition.kmeans import squared_distances
-from pdcc.partition.pck_means import pck_means
 from pdcc.rows import ROWS_AT_ONCE, blocks_of, drawn_rows, sample_size
 
 # Pairs whose products are summed at once.

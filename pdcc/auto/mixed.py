@@ -15,10 +15,10 @@ from pdcc.auto.calibration import DIVIDED, FOLDS
 from pdcc.auto.initialise import Partitioner
 from pdcc.auto.large import Scaled, enough, some_answers
 from pdcc.auto.signals import answer_counts, constant_nll, holm, said_similar, standard_error, two_rate_nll
+from pdcc.baselines.kmeans import kmeans
 from pdcc.data.pairs import PairData
 from pdcc.data.splits import folds as folds_of
 from pdcc.exclusive import one_core
-from pdcc.partition.kmeans import kmeans
 
 # Tries of the K-means that cuts a cluster; clusters with fewer answers within them are not judged.
 TRIES, FEWEST = 3, 10

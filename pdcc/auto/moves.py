@@ -13,9 +13,9 @@ from pdcc.arrays import Floats, Ints
 from pdcc.auto.calibration import CUT
 from pdcc.auto.mixture import mixture
 from pdcc.auto.signals import answer_counts, evidence
+from pdcc.baselines.kmeans import kmeans
 from pdcc.data.pairs import PairData
 from pdcc.exclusive import one_core
-from pdcc.partition.kmeans import kmeans
 
 # Tries of the K-means that cuts a cluster.
 TRIES = 3

@@ -18,12 +18,12 @@ from pdcc.auto.initialise import Partitioner, grouped
 from pdcc.auto.large import as_rows, some_answers
 from pdcc.auto.rules import Selection, choose, within_reach
 from pdcc.auto.signals import answer_counts, constant_nll, two_rate_nll
+from pdcc.baselines.kmeans import kmeans
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import folds as folds_of
 from pdcc.errors import PairDataError
 from pdcc.inference.rows import scaled_items
-from pdcc.partition.kmeans import kmeans
 
 logger = logging.getLogger(__name__)
 

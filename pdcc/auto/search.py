@@ -16,6 +16,7 @@ from pdcc.auto.large import as_items, as_rows, few
 from pdcc.auto.outcome import as_fitted, look
 from pdcc.auto.rules import Rows, choose, specifications, within_reach
 from pdcc.auto.signals import constant_nll, partition_agreement
+from pdcc.baselines.kmeans import steadiness
 from pdcc.data.pairs import PairData
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import HeldOut, Split, hold_out, new_folds
@@ -25,7 +26,6 @@ from pdcc.inference import memberships
 from pdcc.inference.rows import Items
 from pdcc.metrics import acc
 from pdcc.models import Membership
-from pdcc.partition.kmeans import steadiness
 from pdcc.rows import FeatureRows
 from pdcc.together import Job, first_nets, train_all
 from pdcc.training import (

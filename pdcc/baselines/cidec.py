@@ -8,11 +8,11 @@ from torch import Tensor, nn
 
 from pdcc.arrays import Float64, Ints
 from pdcc.baselines.deep import DeepPairClusterer, TrainEpoch, label_moments
+from pdcc.baselines.kmeans import kmeans
 from pdcc.inference.batches import PairTensors, epoch_order
 from pdcc.inference.epoch_loop import descend
 from pdcc.models.baselines.autoencoder import Autoencoder
 from pdcc.models.baselines.cidec import EmbeddedClusters, log_target
-from pdcc.partition.kmeans import kmeans
 from pdcc.validation import check_number
 
 TRIES = 20

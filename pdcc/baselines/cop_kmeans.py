@@ -7,18 +7,20 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_array, triu
 
-from pdcc.arrays import Float32, Float64, Ints
-from pdcc.baselines.kmeans import CentroidClusterer
+from pdcc.arrays import Float64, Ints
+from pdcc.baselines.kmeans import CentroidClusterer, centroids, spread_out, squared_distances
+from pdcc.baselines.links import Closure, broken, close, members, signed_links
 from pdcc.data.pairs import PairData
 from pdcc.errors import InfeasibleError
-from pdcc.partition.kmeans import centroids, spread_out, squared_distances
-from pdcc.partition.links import Closure, broken, close, members, signed_links
 from pdcc.validation import check_count, check_one_of
 
 # How often a run may take a group that found no cluster left to the head of its order: most problems that can be
 # solved need none, the hardest seen (N = 200, M = 400, K = 3) needed 29.
 PROMOTIONS = 30
-FIX = 'Pass on_infeasible="relax" to break few of them, or use a method that allows for wrong answers, such as VolMaxDCC or PCKMeans.'
+FIX = (
+    'Pass on_infeasible="relax" to break few of them, or use a method that allows for wrong answers, such as VolMaxDCC '
+    "or PCKMeans."
+)
 
 
 @dataclass(frozen=True)
@@ -101,10 +103,9 @@ class COPKMeans(CentroidClusterer):
 
     Args:
         n_clusters: K.
-        scale: None, "unit", "standard" or "auto".
-        init: "own" (k-means++), or the centroids of a start of VolMaxDCC: "kmeans" or "pairs".
+        scale: "standard" (columns of one size), "unit" (centred rows of one length) or None (features as they are).
         max_iter: at most this many sweeps per run.
-        n_init: runs, each with its own order and, for "own", seeds; the lowest inertia among the fewest broken answers.
+        n_init: runs, each with its own order and k-means++ seeds; the lowest inertia among the fewest broken answers.
         on_infeasible: "raise" an InfeasibleError if "different" answers contradict chains of "similar" ones, or no run
             found a cluster for every group; or "relax": then break up contradictory chains, and put every item where
             it breaks the fewest answers so far, then nearest.
@@ -112,16 +113,24 @@ class COPKMeans(CentroidClusterer):
 
     Fitted attributes:
         labels_ (N,), cluster_centers_ (K, d), n_iter_, violations_ ({"must_link": ..., "cannot_link": ...}: the given
-        answers that labels_ break), feasible_ (none is), inertia_, scaler_, n_features_in_. ``predict`` knows no answers: it
-        takes the nearest centroid, also for items fitted on.
+        answers that labels_ break), feasible_ (labels_ break none), inertia_, scaler_, n_features_in_. ``predict`` uses
+        no answers: it takes the nearest centroid, also for items fitted on.
+
+    Examples:
+        >>> import numpy as np
+        >>> from pdcc.baselines import COPKMeans
+        >>> X = np.repeat(np.eye(3), 20, axis=0) + 0.01 * np.arange(60)[:, None]
+        >>> pairs = np.array([[i, (7 * i + 1) % 60] for i in range(60)])
+        >>> similar = pairs[:, 0] // 20 == pairs[:, 1] // 20
+        >>> COPKMeans(3, random_state=0).fit(X, pairs, similar).feasible_
+        True
     """
 
     def __init__(
         self,
         n_clusters: int = 10,
         *,
-        scale: str | None = None,
-        init: str = "own",
+        scale: str | None = "standard",
         max_iter: int = 100,
         n_init: int = 10,
         on_infeasible: str = "raise",
@@ -129,23 +138,23 @@ class COPKMeans(CentroidClusterer):
     ):
         self.n_clusters = n_clusters
         self.scale = scale
-        self.init = init
         self.max_iter = max_iter
         self.n_init = n_init
         self.on_infeasible = on_infeasible
         self.random_state = random_state
 
     def _check(self) -> None:
+        super()._check()
         check_count("max_iter", self.max_iter)
         check_count("n_init", self.n_init)
         check_one_of("on_infeasible", self.on_infeasible, ("raise", "relax"))
 
-    def _train(self, x: Float32, data: PairData, start: Ints | None, seed: int) -> Ints:
-        wide, closure = x.astype(np.float64), close(data)
+    def _train(self, x: Float64, data: PairData, seed: int) -> Ints:
+        closure = close(data)
         groups = Groups.make(closure, data)
 
         def attempt(strict: bool) -> list[Run | int]:
-            return [self._run(wide, data, groups, start, seed, t, strict) for t in range(self.n_init)]
+            return [self._run(x, data, groups, seed, t, strict) for t in range(self.n_init)]
 
         found = [] if len(closure.contradictions) else attempt(strict=True)
         runs = [run for run in found if isinstance(run, Run)]
@@ -159,12 +168,10 @@ class COPKMeans(CentroidClusterer):
         self.feasible_ = best.n_broken == 0
         return best.labels
 
-    def _run(
-        self, x: Float64, data: PairData, groups: Groups, start: Ints | None, seed: int, t: int, strict: bool
-    ) -> Run | int:
+    def _run(self, x: Float64, data: PairData, groups: Groups, seed: int, t: int, strict: bool) -> Run | int:
         """Run number ``t``; the group that found no cluster, if not even one sweep reached its end."""
         K = self.n_clusters
-        centres = spread_out(x, K, seed + t) if start is None else centroids(x, start, K)
+        centres = spread_out(x, K, seed + t)
         sweep = Sweep.drawn(groups, np.random.default_rng([seed, t]))
         labels, seen, n_iter, promotions = np.full(len(x), -1), set(), 0, PROMOTIONS
         while n_iter < self.max_iter:
@@ -194,7 +201,10 @@ class COPKMeans(CentroidClusterer):
             group = stuck[0]
             rows = np.flatnonzero(~data.similar & ((groups.of[data.i] == group) | (groups.of[data.j] == group)))
             expected = f"answers that an assignment to {self.n_clusters} clusters keeps"
-            found = f'no contradiction, but in each of {len(stuck)} run(s) a group of items that "different" answers bar from every cluster'
+            found = (
+                f"no contradiction, but in each of {len(stuck)} run(s) a group of items that "
+                '"different" answers bar from every cluster'
+            )
         row = int(rows[0])
         where = f"first at row {row}: items {data.i[row]} and {data.j[row]}"
         if data.self_pairs:

@@ -1,4 +1,4 @@
-"""What the deep baselines share: a pretrained autoencoder, epochs with early stopping, and memberships of unseen items."""
+"""What the deep baselines share: initial clusters, an autoencoder, epochs with early stopping, memberships."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pdcc.arrays import Features, Float32, Float64, Ints
+from pdcc.arrays import Features, Float32, Float64, Floats, Ints
+from pdcc.auto.initialise import scaled_start
 from pdcc.baselines.base import PairClusterer
 from pdcc.baselines.rates import two_rate_nll
 from pdcc.data.pairs import PairData
+from pdcc.data.scaling import SCALES, Scaler
 from pdcc.data.splits import hold_out
 from pdcc.inference.batches import PairTensors
 from pdcc.inference.epoch_loop import in_parts, run_epochs
@@ -21,13 +23,19 @@ from pdcc.inference.pretrain import PretrainConfig, pretrained_autoencoder
 from pdcc.models.baselines.autoencoder import Autoencoder
 from pdcc.pair_input import MembershipOutput
 from pdcc.training import tensors
-from pdcc.validation import check_count, check_device, check_number, show_progress
+from pdcc.validation import check_count, check_device, check_number, check_one_of, show_progress
+
+# "own": the method's published initial clusters; "kmeans" and "pairs": the initial partition of VolMaxDCC with that
+# ``init``.
+INITS = ("own", "kmeans", "pairs")
 
 TrainEpoch = Callable[[int, Tensor], Tensor]
 
 
 class DeepPairClusterer(MembershipOutput, PairClusterer):
-    """A baseline that trains an autoencoder's codes into clusters. Subclasses have the parameters checked in ``_check``.
+    """A baseline that trains an autoencoder's codes into clusters.
+
+    Subclasses have the parameters that ``_check`` checks.
 
     After the scaling asked for, features are divided by one number, their overall deviation, so that the weights of
     reconstruction against clustering mean the same in every unit of measurement.
@@ -35,6 +43,7 @@ class DeepPairClusterer(MembershipOutput, PairClusterer):
     Fitted attributes: memberships_ (N, K), labels_ (N,), history_ (one dict per epoch), status_, message_.
     """
 
+    init: str
     hidden: Any
     latent: int
     pretrain_epochs: int
@@ -52,6 +61,8 @@ class DeepPairClusterer(MembershipOutput, PairClusterer):
     unit_codes: ClassVar[bool] = False
 
     def _check(self) -> None:
+        check_one_of("scale", self.scale, ("auto", *SCALES))
+        check_one_of("init", self.init, INITS)
         if not isinstance(self.hidden, list | tuple):
             raise TypeError(f"hidden: expected a tuple of layer widths such as (500, 2000), found {self.hidden!r}.")
         for width in self.hidden:
@@ -70,10 +81,17 @@ class DeepPairClusterer(MembershipOutput, PairClusterer):
             raise TypeError(f"progress: expected None, True or False, found {self.progress!r}. Pass one of these.")
         check_device(self.device)
 
-    def _shown(self, data: PairData, seed: int) -> PairData:
-        return hold_out(data, self.validation_fraction, seed).train(data)
+    def _learn(self, X: Floats, data: PairData, seed: int) -> Ints:
+        if self.init == "own" and self.scale != "auto":
+            self.scaler_ = Scaler.fit(X, self.scale)
+            return self._train(self.scaler_(X), data, None, seed)
+        shown = hold_out(data, self.validation_fraction, seed).train(data)
+        init = "pairs" if self.init == "pairs" else "kmeans"
+        self.scaler_, start = scaled_start(X, shown, self.n_clusters, scale=self.scale, init=init, seed=seed)
+        return self._train(self.scaler_(X), data, None if self.init == "own" else start.labels, seed)
 
     def _train(self, x: Float32, data: PairData, start: Ints | None, seed: int) -> Ints:
+        """Train on scaled features x (N, d); returns labels (N,). ``start`` (N,): initial labels, or None."""
         device, progress = check_device(self.device), show_progress(self.progress)
         deviation = float(np.sqrt(x.var(axis=0, dtype=np.float64).mean()))
         self.unit_ = deviation if deviation > 0 else 1.0

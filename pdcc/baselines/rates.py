@@ -40,7 +40,7 @@ def two_rates(F: ArrayLike, data: PairData) -> tuple[float, float]:
 
 
 def two_rate_nll(F: ArrayLike, train: PairData, test: PairData) -> Float64:
-    """Negative log-likelihood (M,) of each answer of ``test``, with memberships F (N, K) and rates fitted on ``train``."""
+    """Negative log-likelihood (M,) of the answers ``test``, by memberships F (N, K) and rates fitted on ``train``."""
     return rates_nll(*two_rates(F, train), F, test)
 
 

@@ -14,12 +14,12 @@ from torch.nn.utils import clip_grad_norm_
 
 from pdcc.arrays import Features, Float32, Float64, Ints
 from pdcc.baselines.deep import DeepPairClusterer, TrainEpoch
+from pdcc.baselines.kmeans import centroids, steady
 from pdcc.data.pairs import PairData
 from pdcc.inference.batches import PairTensors, epoch_order
 from pdcc.inference.epoch_loop import in_parts
 from pdcc.models.baselines.autoencoder import Autoencoder
 from pdcc.models.baselines.spherepair import SphericalClusters
-from pdcc.partition.kmeans import centroids, steady
 from pdcc.validation import check_device, check_number
 
 # The released number of K-means starts, and its bound on the length of a gradient.
@@ -66,7 +66,7 @@ class SpherePair(DeepPairClusterer):
 
     Examples:
         >>> import numpy as np
-        >>> from pdcc.baselines import SpherePair
+        >>> from pdcc.baselines.spherepair import SpherePair
         >>> X = np.repeat(np.eye(3), 20, axis=0) + 0.01 * np.arange(60)[:, None]
         >>> pairs = np.array([[i, (7 * i + 1) % 60] for i in range(60)])
         >>> similar = pairs[:, 0] // 20 == pairs[:, 1] // 20

@@ -8,11 +8,11 @@ import numpy as np
 
 from pdcc import datasets, metrics
 from pdcc.annotators import draw_pairs, mixed_annotators
+from pdcc.baselines.kmeans import kmeans
 from pdcc.data.pairs import PairData
 from pdcc.errors import ArtifactError
 from pdcc.estimator import VanillaDCC, VolMaxDCC
 from pdcc.identifiability.diagnose import diagnose
-from pdcc.partition.kmeans import kmeans
 from pdcc.report.collect import gather
 from pdcc.report.content import Looks
 from pdcc.report.page import render

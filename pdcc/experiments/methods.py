@@ -1,6 +1,8 @@
-"""The systems that are compared, each with the shared preprocessing that applies to it: scaling, start, dropout, early stopping.
+"""The systems that are compared.
 
-No method looks at true labels; what they would have chosen is in ``ORACLES``. "paper" is the published recipe, without it.
+K-means, COP-KMeans and PCKMeans get standardised columns. The others get the shared preprocessing: scaling, initial
+partition, dropout, early stopping; "paper" is the published recipe, without it. No method looks at true labels; what
+they would have chosen is in ``ORACLES``.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +15,10 @@ from numpy.typing import ArrayLike
 
 from pdcc.arrays import Features, Ints
 from pdcc.auto.sweep import VOLUMES, select_volume
-from pdcc.baselines import CIDEC, DCGMM, COPKMeans, KMeans, PCKMeans, SpherePair
+from pdcc.baselines import COPKMeans, KMeans, PCKMeans
+from pdcc.baselines.cidec import CIDEC
+from pdcc.baselines.dcgmm import DCGMM
+from pdcc.baselines.spherepair import SpherePair
 from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.data.reading import ReadAnswers
 from pdcc.estimator import VanillaDCC, VolMaxDCC
@@ -146,12 +151,11 @@ KMEANS_SCALINGS, PCK_MEANS_SCALINGS = (
     _scalings("pck-means", "PCKMeans", PCKMeans),
 )
 METHODS: dict[str, Method] = {
-    # The partition plain K-means ends in under the scaling that the answers choose.
-    "kmeans": Method("K-means", lambda k, s, c: KMeans(k, scale="auto", random_state=s)),
+    "kmeans": Method("K-means", lambda k, s, c: KMeans(k, scale="standard", random_state=s)),
     "cop-kmeans": Method(
-        "COP-KMeans", lambda k, s, c: COPKMeans(k, **PREPROCESSING, on_infeasible="relax", random_state=s)
+        "COP-KMeans", lambda k, s, c: COPKMeans(k, scale="standard", on_infeasible="relax", random_state=s)
     ),
-    "pck-means": Method("PCKMeans", lambda k, s, c: PCKMeans(k, **PREPROCESSING, random_state=s)),
+    "pck-means": Method("PCKMeans", lambda k, s, c: PCKMeans(k, scale="standard", random_state=s)),
     "dc-gmm": _deep("DC-GMM", DCGMM),
     # Its own stop, when few labels change, comes before held-out answers can speak: early stopping is in its place.
     "c-idec": _deep("C-IDEC", CIDEC, tol=0.0),
@@ -218,7 +222,8 @@ ORACLES: dict[str, tuple[str, ...]] = {
     "kmeans-oracle": tuple(KMEANS_SCALINGS),
     "pck-means-oracle": tuple(PCK_MEANS_SCALINGS),
 }
-# Whose figures in the paper stand beside ours: (their name, whether the network has three hidden layers) of each of our methods.
+# Whose figures in the paper stand beside ours. Of each of our methods: (their name, whether the network has three
+# hidden layers).
 IN_PAPER = {
     "kmeans": ("Kmeans", False), "cop-kmeans": ("COP-Kmeans", False), "pck-means": ("PCKmeans", False),
     "dc-gmm": ("DC-GMM", False), "c-idec": ("C-IDEC", False), "vanilla-paper": ("VanillaDCC", False),
