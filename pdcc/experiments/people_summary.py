@@ -22,7 +22,8 @@ BY_LABELS = {
     "PCKMeans, scaling by labels": tuple(PCK_MEANS_SCALINGS),
 }
 SCALED = tuple(method for scalings in BY_LABELS.values() for method in scalings)
-OVER, OVER_NO_IDS, IDS = "default - max(K-means, PCKMeans)", "without ids - the same", "ids - no ids"
+OVER, OVER_NO_IDS = "default - max(K-means, PCKMeans)", "without ids - max(K-means, PCKMeans)"
+IDS = "ids - no ids"
 DIFFERENCES = (OVER, OVER_NO_IDS, IDS)
 CELL, DRAW = ["study", "task", "measure"], ["trial", "seed"]
 LOSS = "log_loss"
