@@ -118,8 +118,10 @@ def _archive(name: str) -> dict[str, NDArray[Any]]:
 
 
 SKLEARN_TABLES, ARCHIVED_TABLES = ("wine", "breast_cancer", "iris"), ("satellite", "vowel", "dna")
+PHOTOGRAPHS = ("birds5", "dogs3")
+WITH_ANSWERS = ("cifar10n", "labelme", "dwug_bar_nn", "dwug_plane_nn", *(f"{name}_pairs" for name in PHOTOGRAPHS))
 # What PDCC_DATA may hold.
-ARCHIVES = tuple(f"{name}.npz" for name in ("cifar10n", "labelme", "dwug_bar_nn", "dwug_plane_nn", *ARCHIVED_TABLES))
+ARCHIVES = tuple(f"{name}.npz" for name in (*WITH_ANSWERS, *ARCHIVED_TABLES))
 
 
 def table(name: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -197,4 +199,42 @@ def dwug(word: str = "plane_nn") -> Judgments:
         a["judgment"] >= 3,
         a["annotator"].astype(np.int64),
         a["cluster"].astype(np.int64),
+    )
+
+
+@dataclass(frozen=True)
+class Photographs:
+    """Photographs of known classes, and annotators' direct answers: do two of them show the same species or breed?
+
+    X (N, d) features, y (N,) classes, pairs (M, 2) row numbers, similar (M,) bool, annotators (M,) session numbers.
+    """
+
+    X: NDArray[np.float32]
+    y: NDArray[np.int64]
+    pairs: NDArray[np.int64]
+    similar: NDArray[np.bool_]
+    annotators: NDArray[np.int64]
+
+
+PHOTOGRAPH_FEATURES = {"full": "X", "mid": "X_mid"}
+
+
+def photographs(name: str = "birds5", features: str = "full") -> Photographs:
+    """One crowd study: "birds5" (5 species) or "dogs3" (3 breeds), read from PDCC_DATA.
+
+    ``features``: "full" for the archive's ``X``, "mid" for its weaker ``X_mid``. The network behind the full features
+    of dogs3 was trained on these very classes: test with "mid" there.
+    """
+    if name not in PHOTOGRAPHS:
+        raise ValueError(f"name: expected one of {', '.join(PHOTOGRAPHS)}, found {name!r}. Choose one of them.")
+    if features not in PHOTOGRAPH_FEATURES:
+        known = ", ".join(PHOTOGRAPH_FEATURES)
+        raise ValueError(f"features: expected one of {known}, found {features!r}. Choose one of them.")
+    a = _archive(f"{name}_pairs.npz")
+    return Photographs(
+        a[PHOTOGRAPH_FEATURES[features]].astype(np.float32),
+        a["y"].astype(np.int64),
+        np.column_stack([a["i"], a["j"]]).astype(np.int64),
+        a["similar"] == 1,
+        a["annotator"].astype(np.int64),
     )

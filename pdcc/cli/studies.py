@@ -70,7 +70,9 @@ def bench(
     preset: Annotated[
         str,
         typer.Argument(
-            help="quick (digits), synthetic; bank, bank-a, bank-b (parts of these need PDCC_DATA); human-noise, machine, ablation, volumes, volumes-raw; paper, paper-layers, paper-600, paper-volumes or paper-cifar100 (these need PDCC_DATA)."
+            help="quick (digits), synthetic; bank, bank-a, bank-b (parts of these need PDCC_DATA); "
+            "people, people-robust, human-noise, machine, ablation, volumes, volumes-raw; "
+            "paper, paper-layers, paper-600, paper-volumes or paper-cifar100 (these need PDCC_DATA)."
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Directory for tables; a killed run goes on.")],
@@ -83,7 +85,10 @@ def bench(
             help="Only tasks with this part in their name, such as wine, mind or 2; repeat for alternatives, or to combine data with kinds."
         ),
     ] = None,
-    method: Annotated[list[str] | None, typer.Option(help="Only this method; repeat for several.")] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", "--methods", help="Only this method; repeat for several."),
+    ] = None,
     trials: Annotated[int | None, typer.Option(help="Trials; the preset has its own number.")] = None,
     seed: Seed = 0,
     jobs: Jobs = 1,

@@ -131,14 +131,3 @@ def bank_problem(task: str, draw: np.random.Generator, answer: np.random.Generat
     pairs = draw_pairs(len(y), max(RATIOS) * len(y), draw, distinct=True)[: ratio * len(y)]
     answers = KINDS[kind]((X, y, pairs, answer))
     return Labelled(X, y, X[:0], y[:0]), answers, int(y.max()) + 1
-
-
-def missing(tasks: Iterable[str]) -> dict[str, str]:
-    """Data sets of these tasks that are not there, and what is missing."""
-    found = {}
-    for name in dict.fromkeys(parts(task)[0] for task in tasks):
-        try:
-            labelled(name, np.random.default_rng(0))
-        except FileNotFoundError as error:
-            found[name] = str(error)
-    return found

@@ -24,6 +24,7 @@ from pdcc.data.pairs import PairData
 from pdcc.estimator import OracleVolMaxDCC
 from pdcc.experiments import tasks
 from pdcc.experiments.methods import METHODS, NEED_ANNOTATORS, Clusterer, Method
+from pdcc.experiments.people import leaves_out
 from pdcc.grid.runner import run_grid
 from pdcc.storage.journal import read_lines
 from pdcc.storage.provenance import package_versions, source_hash
@@ -57,7 +58,7 @@ def plan(names: Iterable[str], methods: Iterable[str], trials: int, seed: int) -
         for trial in range(trials)
         for task in names
         for method in methods
-        if method not in NEED_ANNOTATORS or tasks.has_annotators(task)
+        if not leaves_out(task, method) and (method not in NEED_ANNOTATORS or tasks.has_annotators(task))
     ]
 
 

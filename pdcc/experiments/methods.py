@@ -22,6 +22,7 @@ from pdcc.baselines.spherepair import SpherePair
 from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.data.reading import ReadAnswers
 from pdcc.estimator import VanillaDCC, VolMaxDCC
+from pdcc.experiments.gaussian_mixture import PrincipalMixture
 from pdcc.validation import check_features
 
 PREPROCESSING: dict[str, Any] = {"scale": "auto", "init": "pairs"}
@@ -85,6 +86,22 @@ class SelectedVolume(VolMaxDCC):
             return super().fit(X, y)
         finally:
             self.volume = asked
+
+
+class WithoutIds(VolMaxDCC):
+    """VolMaxDCC that ignores annotator ids: what do ids change?"""
+
+    def fit(
+        self,
+        X: Features,
+        pairs: ArrayLike | PairAnswers | ReadAnswers,
+        similar: ArrayLike | None = None,
+        annotators: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        soft: bool = False,
+    ) -> Self:
+        """Fit to the answers as if nobody had recorded who gave them."""
+        return super().fit(X, pairs, similar, None, weights, soft)
 
 
 def _volmax(title: str, **settings: Any) -> Method:
@@ -151,6 +168,7 @@ KMEANS_SCALINGS, PCK_MEANS_SCALINGS = (
     _scalings("pck-means", "PCKMeans", PCKMeans),
 )
 METHODS: dict[str, Method] = {
+    "gaussian-mixture": Method("Gaussian mixture", lambda k, s, c: PrincipalMixture(k, random_state=s)),
     "kmeans": Method("K-means", lambda k, s, c: KMeans(k, scale="standard", random_state=s)),
     "cop-kmeans": Method(
         "COP-KMeans", lambda k, s, c: COPKMeans(k, scale="standard", on_infeasible="relax", random_state=s)
@@ -167,6 +185,9 @@ METHODS: dict[str, Method] = {
     "volmax-paper": _volmax_paper("VolMaxDCC, paper"),
     "vanilla": Method("VanillaDCC", lambda k, s, c: VanillaDCC(k, random_state=s, progress=False)),
     "volmax": _volmax("**VolMaxDCC, default**"),
+    "volmax-no-ids": Method(
+        "VolMaxDCC, default, without ids", lambda k, s, c: WithoutIds(k, random_state=s, progress=False)
+    ),
     "volmax-shared": _volmax("VolMaxDCC, shared confusion", confusion="stochastic"),
     "volmax-per-annotator": _volmax("VolMaxDCC, per annotator", confusion="per-annotator"),
     "volmax-sigmoid": _volmax("VolMaxDCC, free B", confusion="sigmoid"),
@@ -231,5 +252,5 @@ IN_PAPER = {
     "dc-gmm-three": ("DC-GMM", True), "c-idec-three": ("C-IDEC", True), "vanilla-paper-three": ("VanillaDCC", True),
     "volmax-paper-three": ("VolMaxDCC", True), "volmax-paper-three-oracle": ("VolMaxDCC", True),
 }  # fmt: skip
-# Where ids are missing, a confusion for each annotator is the shared one.
-NEED_ANNOTATORS = ("volmax-per-annotator",)
+# Where ids are missing, a confusion for each annotator is the shared one, and the default has none to ignore.
+NEED_ANNOTATORS = ("volmax-per-annotator", "volmax-no-ids")

@@ -7,7 +7,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from pdcc.auto.sweep import VOLUMES
-from pdcc.experiments.bank import HALVES, bank_tasks, missing, parts
+from pdcc.datasets import PHOTOGRAPHS
+from pdcc.experiments import tasks as known_tasks
+from pdcc.experiments.bank import HALVES, bank_tasks
 from pdcc.experiments.bank_summary import write_bank_report
 from pdcc.experiments.cells import on_record, plan, run_bench
 from pdcc.experiments.compare import Records
@@ -22,6 +24,8 @@ from pdcc.experiments.methods import (
     THREE_LAYERS,
 )
 from pdcc.experiments.paper.data import PAPER_TASKS, SHORT_TRAINED_TASKS, SUPERCLASS_TASKS
+from pdcc.experiments.people import DAMAGES, people_tasks
+from pdcc.experiments.people_summary import write_people_report
 from pdcc.experiments.tables import write_report
 
 logger = logging.getLogger(__name__)
@@ -40,24 +44,21 @@ MACHINE_LEVELS = (0.0, 5.0, 8.7, 10.9)
 class Preset:
     """Which tasks and methods a benchmark runs, how often, what it is called, and what writes its report.
 
-    bank: its tasks are those of ``experiments.bank``, and data sets that are not there are skipped.
+    skips: data sets that are not there are skipped.
     """
 
     title: str
     tasks: tuple[str, ...]
     methods: tuple[str, ...]
     trials: int
-    bank: bool = False
-
-    @property
-    def report(self) -> Callable[[Records, Path, str], str]:
-        """What writes the report."""
-        return write_bank_report if self.bank else write_report
+    skips: bool = False
+    report: Callable[[Records, Path, str], str] = write_report
 
 
 def _bank(title: str, halves: Iterable[str]) -> Preset:
     tasks = bank_tasks(name for half in halves for name in HALVES[half])
-    return Preset(title, tasks, (*KMEANS_SCALINGS, *PCK_MEANS_SCALINGS, *SPHERE, "vanilla", "volmax"), 3, bank=True)
+    methods = (*KMEANS_SCALINGS, *PCK_MEANS_SCALINGS, *SPHERE, "vanilla", "volmax")
+    return Preset(title, tasks, methods, 3, skips=True, report=write_bank_report)
 
 
 PRESETS = {
@@ -78,6 +79,22 @@ PRESETS = {
         ("cifar10n-clean", "cifar10n-aggre", "cifar10n-random1", "cifar10n-worse", "cifar10n-three", "labelme", "dwug-bar", "dwug-plane"),
         (*CLASSICAL, *DEEP, "spherepair-paper", *OURS, "volmax-shared", "volmax-per-annotator"),
         5,
+    ),
+    "people": Preset(
+        "All sets of people's answers",
+        people_tasks(),
+        (*KMEANS_SCALINGS, *PCK_MEANS_SCALINGS, "gaussian-mixture", *OURS, "volmax-no-ids"),
+        5,
+        skips=True,
+        report=write_people_report,
+    ),
+    "people-robust": Preset(
+        "The default where sessions toss coins, or swap the two words",
+        people_tasks(DAMAGES, PHOTOGRAPHS),
+        ("volmax",),
+        5,
+        skips=True,
+        report=write_people_report,
     ),
     "ablation": Preset("The default less one part", ("cifar10n-worse", "labelme"), ("volmax", *ABLATION), 3),
     "volumes": Preset(
@@ -146,7 +163,7 @@ def bench(
     compared = tuple(dict.fromkeys(part for m in asked for part in ORACLES.get(m, (m,)))) or chosen.methods
     if trials is not None and trials < 1:
         raise ValueError(f"trials: expected at least 1, found {trials}. Ask for more.")
-    if chosen.bank and not report_only:
+    if chosen.skips and not report_only:
         some = _there(some)
     cells = plan(some, compared, chosen.trials if trials is None else trials, seed)
     records = (
@@ -170,9 +187,14 @@ def _having(tasks: tuple[str, ...], words: Sequence[str]) -> tuple[str, ...]:
 
 
 def _there(tasks: tuple[str, ...]) -> tuple[str, ...]:
-    """Those tasks of the bank whose data are there; the others are named in a warning."""
-    absent = missing(tasks)
-    left = tuple(task for task in tasks if parts(task)[0] not in absent)
+    """Those tasks whose data are there; the data of the others are named in a warning."""
+    absent = {}
+    for name, task in {known_tasks.data_of(task): task for task in tasks}.items():
+        try:
+            known_tasks.load(task, 0)
+        except FileNotFoundError as error:
+            absent[name.partition("-")[2]] = str(error)
+    left = tuple(task for task in tasks if known_tasks.data_of(task).partition("-")[2] not in absent)
     if absent and not left:
         raise FileNotFoundError(next(iter(absent.values())))
     if absent:

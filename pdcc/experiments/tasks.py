@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from pdcc import datasets
 from pdcc.annotators import Answers, answer_by_labels, draw_pairs, machine_annotators, worker_pairs
 from pdcc.datasets import Judgments, Labelled
+from pdcc.experiments import people
 from pdcc.experiments.bank import bank_problem, parts
 from pdcc.experiments.paper.data import FILE_TASKS, paper_trial
 
@@ -65,10 +66,18 @@ def _problem(data: Labelled, answers: Answers, n_clusters: int) -> Problem:
 
 
 def _cifar10n(task: str, trial: int, seed: int) -> Problem:
-    """10,000 uniform pairs; similar where the two human labels agree."""
+    """Uniform pairs, similar where the two human labels agree; "cifar10n-NOISE-3n" has three pairs per item."""
     rng = rng_of("cifar10n", trial, seed)  # the same pairs under every noise
-    data, labels = datasets.cifar10n(task.removeprefix("cifar10n-"))
-    return _problem(data, answer_by_labels(data.y, labels, draw_pairs(len(data.y), HUMAN_PAIRS, rng)), 10)
+    noise, _, size = task.removeprefix("cifar10n-").partition("-")
+    data, labels = datasets.cifar10n(noise)
+    return _problem(data, answer_by_labels(data.y, labels, draw_pairs(len(data.y), _n_pairs(size, data.y), rng)), 10)
+
+
+def _n_pairs(size: str, items: NDArray[Any]) -> int:
+    """How many pairs to draw: 10,000 ("all" or nothing), so many per item ("n", "3n"), or a number."""
+    if size in people.RATIOS:
+        return people.RATIOS[size] * len(items)
+    return HUMAN_PAIRS if size in ("", "all") else int(size)
 
 
 def _cifar10n_machine(task: str, trial: int, seed: int) -> Problem:
@@ -100,9 +109,9 @@ def _three_columns(task: str, trial: int, seed: int) -> Problem:
 
 
 def _labelme(task: str, trial: int, seed: int) -> Problem:
-    """Pairs that one worker labelled both items of; "labelme-M" has M of them."""
+    """Pairs that one worker labelled both items of; "labelme-M" has M of them, "labelme-3n" three per item."""
     data, given = datasets.labelme()
-    n_pairs = int(task.removeprefix("labelme").removeprefix("-") or HUMAN_PAIRS)
+    n_pairs = _n_pairs(task.removeprefix("labelme").removeprefix("-"), data.y)
     return _problem(data, worker_pairs(data.y, given, n_pairs, rng_of("labelme", trial, seed)), 8)
 
 
@@ -178,6 +187,23 @@ def _bank(task: str, trial: int, seed: int) -> Problem:
     return _problem(*bank_problem(task, *streams))
 
 
+def _people(task: str, trial: int, seed: int) -> Problem:
+    """A draw of a task that ``experiments.people`` names. Smaller sizes of DWUG have some of the training answers."""
+    study, part, size = people.parts(task)
+    if study in datasets.PHOTOGRAPHS:  # the same answers with all features
+        return _problem(*people.photograph_problem(task, trial, rng_of(f"people-{study}", trial, seed)))
+    if study == "labelme":
+        return _labelme(f"labelme-{size}", trial, seed)
+    if study == "cifar10n":
+        return _cifar10n(f"cifar10n-{part}-{size}", trial, seed)
+    whole = _dwug(f"dwug-{part}", trial, seed)
+    if size not in people.RATIOS or whole.annotators is None:
+        return whole
+    order = rng_of(f"people-{study}-{part}", trial, seed).permutation(len(whole.pairs))
+    rows = order[: people.RATIOS[size] * len(whole.X)]
+    return replace(whole, pairs=whole.pairs[rows], similar=whole.similar[rows], annotators=whole.annotators[rows])
+
+
 _FAMILIES: dict[str, Callable[[str, int, int], Problem]] = {
     "cifar10n-machine-": _cifar10n_machine,
     "cifar10n-three": _three_columns,
@@ -187,11 +213,14 @@ _FAMILIES: dict[str, Callable[[str, int, int], Problem]] = {
     "digits-machine-": _digits,
     "synthetic-": _synthetic,
     "bank-": _bank,
+    "people-": _people,
 }
 
 
 def has_annotators(task: str) -> bool:
     """Whether the answers of a task come with the ids of several annotators."""
+    if task.startswith("people-"):
+        return people.parts(task)[0] not in people.WITHOUT_IDS
     return task.startswith(("labelme", "dwug-", "cifar10n-three")) or (
         task.startswith("bank-") and parts(task)[1] == "eight"
     )
@@ -199,7 +228,8 @@ def has_annotators(task: str) -> bool:
 
 def data_of(task: str) -> str:
     """What a task's data go by: tasks of one such name read the same files."""
-    return f"bank-{parts(task)[0]}" if task.startswith("bank-") else task
+    shared = {"bank": 2, "people": 3}.get(task.split("-")[0])
+    return "-".join(task.split("-")[:shared])
 
 
 def load(task: str, trial: int, seed: int = 0) -> Problem:
