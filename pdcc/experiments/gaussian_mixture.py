@@ -6,9 +6,10 @@ import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.mixture import GaussianMixture
 
-from pdcc.arrays import Float32, Float64, Ints
+from pdcc.arrays import Float32, Float64, Floats, Ints
 from pdcc.baselines.base import PairClusterer
 from pdcc.data.pairs import PairData
+from pdcc.data.scaling import Scaler
 
 
 class PrincipalMixture(PairClusterer):
@@ -25,14 +26,14 @@ class PrincipalMixture(PairClusterer):
     Fitted attributes: labels_ (N,), memberships_ (N, K), scaler_, n_features_in_.
     """
 
-    init = "own"
-
     def __init__(self, n_clusters: int = 10, *, scale: str | None = None, random_state: Any = None):
         self.n_clusters = n_clusters
         self.scale = scale
         self.random_state = random_state
 
-    def _train(self, x: Float32, data: PairData, start: Ints | None, seed: int) -> Ints:
+    def _learn(self, X: Floats, data: PairData, seed: int) -> Ints:
+        self.scaler_ = Scaler.fit(X, self.scale)
+        x = self.scaler_(X)
         wide = x.astype(np.float64)
         self._axes = PCA(min(self.n_clusters, *x.shape), random_state=seed).fit(wide)
         mixture = GaussianMixture(self.n_clusters, n_init=10, max_iter=500, random_state=seed)
