@@ -29,6 +29,8 @@ def map_guide(model: PyroModule) -> MapGuide:
     start = StochasticConfusion(model.membership.n_clusters).initial.to(model.partition_concentration)
     values = {"confusion_columns": start, "partition_columns": start}
     confusion = model.confusion
+    if isinstance(confusion, StochasticConfusion):
+        values["confusion_columns"] = confusion.initial
     if isinstance(confusion, AnnotatorConfusion):  # no annotator departs from the shared one until answers say so
         values["annotator_shift"] = start.new_zeros(confusion.n_annotators, *start.shape)
     if isinstance(confusion, SigmoidPriorConfusion):

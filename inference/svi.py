@@ -144,10 +144,7 @@ def fit(
         if checkpoint is not None:
             save_checkpoint(run, checkpoint, mark)
     status, message = run.outcome
-    say = (
-        logger.debug if config.least_gain > 0 else logger.info
-    )  # one of many that are compared: of no interest by itself
-    (logger.warning if status is FitStatus.DIVERGED else say)("%s: %s", label, message)
+    (logger.warning if status is FitStatus.DIVERGED else logger.debug)("%s: %s", label, message)
     return FitResult(status, message, run.best_held_out, run.best_epoch, run.history, resumed_at, run.start_held_out)
 
 
@@ -201,7 +198,7 @@ def close_epoch(
         name = "held_out" if probed else "nll"  # with nothing held out, the pairs themselves are probed
         run.history.append({"epoch": run.epoch, "loss": loss, name: now.nll, "log_volume": now.log_volume})
         run.good = run.full_state()
-        if not early or now.nll < run.best_held_out - config.least_gain:
+        if not early or now.nll < run.best_held_out:
             run.best, run.best_epoch, run.best_held_out = run.snapshot(), run.epoch, now.nll
         elif config.patience is not None and run.epoch - run.best_epoch >= config.patience:
             run.outcome = _stopped(run.best_epoch)

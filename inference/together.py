@@ -140,7 +140,7 @@ def _result(member: Member, config: FitConfig, label: str) -> FitResult | None:
     member.modules.load_state_dict(member.best)
     member.modules.eval()
     status, message = member.outcome
-    (logger.debug if config.least_gain > 0 else logger.info)("%s: %s", label, message)
+    logger.debug("%s: %s", label, message)
     history, start = member.history, member.start_held_out
     return FitResult(status, message, member.best_held_out, member.best_epoch, history, None, start)
 

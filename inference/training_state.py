@@ -22,8 +22,7 @@ class FitStatus(StrEnum):
 class FitConfig:
     """How to train; ``patience`` counts epochs without a better held-out likelihood (None: never stop early).
 
-    keep_last: the state kept is the last one, and held-out answers are only looked at. least_gain: nats per held-out answer by
-    which an epoch must be better than the best so far to count.
+    keep_last: the state kept is the last one, and held-out answers are only looked at.
     """
 
     epochs: int = 60
@@ -35,7 +34,6 @@ class FitConfig:
     patience: int | None = 8
     seed: int = 0
     keep_last: bool = False
-    least_gain: float = 0.0
 
 
 @dataclass

@@ -164,16 +164,17 @@ class StochasticConfusion(Confusion):
 
     Column k of A is what a pure member of cluster k is taken for, drawn from a Dirichlet whose concentration
     is 1 plus ``right`` on the diagonal: annotators are believed right more often than wrong, weakly. A is
-    identified only through A'A. ``start`` is the diagonal of A that optimisation sets out from.
+    identified only through A'A. Optimisation begins with ``columns``, those of A as rows (K, K), or with ``start`` on
+    the diagonal of A and the same value everywhere else.
     """
 
-    def __init__(self, n_clusters: int, right: float = 1.0, start: float = 0.9):
+    def __init__(self, n_clusters: int, right: float = 1.0, start: float = 0.9, columns: Tensor | None = None):
         super().__init__()
         self.register_buffer("concentration", torch.ones(n_clusters, n_clusters) + right * torch.eye(n_clusters))
-        off = (1 - start) / (n_clusters - 1)
-        self.register_buffer(
-            "initial", torch.full((n_clusters, n_clusters), off) + (start - off) * torch.eye(n_clusters)
-        )
+        if columns is None:
+            off = (1 - start) / (n_clusters - 1)
+            columns = torch.full((n_clusters, n_clusters), off) + (start - off) * torch.eye(n_clusters)
+        self.register_buffer("initial", columns)
 
     def columns(self) -> Tensor:
         """The columns of A as rows, [true, observed], (K, K): Dirichlet draws are rows."""
@@ -233,7 +234,7 @@ class ShiftedConfusion(AnnotatorConfusion):
 def make_confusion(form: str, n_clusters: int, n_annotators: int = 0, start: Tensor | None = None) -> Confusion:
     """The confusion called ``form``, one of ``CONFUSIONS``; "per-annotator" is "stochastic" where no annotators are known.
 
-    start: B, (K, K), that "rates" and "pooled" set out from.
+    start: what optimisation begins with: B, (K, K), for "rates" and "pooled", the columns of A as rows for "stochastic".
     """
     if form == "none":
         return NoConfusion(n_clusters)
@@ -243,4 +244,4 @@ def make_confusion(form: str, n_clusters: int, n_annotators: int = 0, start: Ten
         return SigmoidConfusion(n_clusters, symmetric=form == "sigmoid")
     if form == "per-annotator" and n_annotators:
         return AnnotatorConfusion(n_clusters, n_annotators)
-    return StochasticConfusion(n_clusters)
+    return StochasticConfusion(n_clusters, columns=start)

@@ -10,8 +10,8 @@ if not (Path(__file__).parent / "models").is_dir():
 
 if TYPE_CHECKING:
     from pdcc import datasets, metrics
-    from pdcc.auto.rules import Selection
-    from pdcc.auto.sweep import select_dropout, select_n_clusters, select_volume
+    from pdcc.select.count import Selection
+    from pdcc.select.sweep import select_dropout, select_n_clusters, select_volume
     from pdcc.data.answers import PairAnswers
     from pdcc.data.pairs import PairData
     from pdcc.data.reading import ReadAnswers, read_answers
@@ -31,7 +31,7 @@ _HOMES = {
     "PairDataError": "pdcc.errors",
     "ReadAnswers": "pdcc.data.reading",
     "SSCResult": "pdcc.identifiability.ssc",
-    "Selection": "pdcc.auto.rules",
+    "Selection": "pdcc.select.count",
     "VanillaDCC": "pdcc.estimator",
     "VolMaxDCC": "pdcc.estimator",
     "check_ssc": "pdcc.identifiability.ssc",
@@ -39,9 +39,9 @@ _HOMES = {
     "diagnose": "pdcc.identifiability.diagnose",
     "metrics": "",
     "read_answers": "pdcc.data.reading",
-    "select_dropout": "pdcc.auto.sweep",
-    "select_n_clusters": "pdcc.auto.sweep",
-    "select_volume": "pdcc.auto.sweep",
+    "select_dropout": "pdcc.select.sweep",
+    "select_n_clusters": "pdcc.select.sweep",
+    "select_volume": "pdcc.select.sweep",
 }
 
 __all__ = [

@@ -12,9 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from pdcc.arrays import Features, Float64, Floats, Ints
-from pdcc.auto.n_clusters import choose_n_clusters
-from pdcc.auto.rules import Selection
-from pdcc.auto.search import Preparation, prepare, search
+from pdcc.select.count import Selection, choose_n_clusters
+from pdcc.select.search import Preparation, prepare, search
 from pdcc.data.answers import PairAnswers, as_answers, pair_rows
 from pdcc.data.names import check_annotators, renumber
 from pdcc.data.pairs import PairData

@@ -10,7 +10,7 @@ from torch import nn
 
 from pdcc import metrics
 from pdcc.arrays import RandomState
-from pdcc.auto.search import Preparation, search
+from pdcc.select.search import Preparation, search
 from pdcc.base import PairEstimator
 from pdcc.data.columns import in_fitted_order
 from pdcc.data.pairs import PairData

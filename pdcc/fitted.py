@@ -22,7 +22,7 @@ from pdcc.models.modules import plain_weights, seeded
 from pdcc.models.objective import annotator_columns
 from pdcc.notebook import as_paragraphs
 from pdcc.rows import FeatureRows
-from pdcc.training import OWN, OwnParts, Specification, TrainConfig, build, make_net
+from pdcc.training import OWN, OwnParts, Shape, Source, Specification, Start, TrainConfig, build, make_net
 
 logger = logging.getLogger(__name__)
 
@@ -35,60 +35,51 @@ SCALER_PARTS = ("shift", "spread", "low", "high", "axes")
 
 @dataclass(frozen=True)
 class Usefulness:
-    """What came of a fit, without labels.
+    """What a fit is good for, without labels.
 
-    held_out, constant, kmeans: nats per held-out answer of the fit, of one rate for all pairs, of plain K-means; None where
-    nothing was held out or no K-means was made. sizes: items per cluster. within, across: how often answers say "similar" of
-    pairs within clusters, and across them. trouble: what is wrong, a sentence each; empty if nothing is. fell_back: why
-    something else was kept than what was trained first, or None. mixed: clusters that may hold two classes, and classes that may be in two clusters, a sentence each.
+    held_out, constant: nats per held-out answer of the fit, and of one rate for all pairs; None where nothing was held
+    out. sizes: items per cluster. within, across: how often answers say "similar" of pairs within clusters, and across
+    them. failures: what is wrong, a sentence each; empty if nothing is.
     """
 
     held_out: float | None
     constant: float | None
-    kmeans: float | None
     sizes: tuple[int, ...]
     within: float
     across: float
-    trouble: tuple[str, ...]
-    fell_back: str | None
-    mixed: tuple[str, ...] = ()
+    failures: tuple[str, ...]
 
     @property
-    def blind(self) -> bool:
+    def worse_than_null(self) -> bool:
         """It predicts held-out answers worse than one rate for all pairs does."""
         return self.held_out is not None and self.constant is not None and self.held_out > self.constant
-
-    @property
-    def doubtful(self) -> bool:
-        """Answers contradict the clusters more often than people who take at most ``MOST_WRONG`` of the items for others would."""
-        return self.held_out is not None and self.within < LEAST_SIMILAR
 
     def __str__(self) -> str:
         if self.held_out is None or self.constant is None:
             found = "No answers were held out to judge it by."
         else:
-            found = f"Held-out answers: {self.held_out:.3f} nats each (one rate for all pairs: {self.constant:.3f}"
-            found += ")." if self.kmeans is None else f", K-means: {self.kmeans:.3f})."
-        rates = f"Answers say similar of {self.within:.0%} of the pairs within clusters and {self.across:.0%} of those across."
+            found = f"Held-out answers: {self.held_out:.3f} nats each (one rate for all pairs: {self.constant:.3f})."
+        rates = f"Answers say similar of {self.within:.0%} of the pairs within clusters and {self.across:.0%} across."
         return f"{found} {rates} Cluster sizes {min(self.sizes)} to {max(self.sizes)}."
 
 
 @dataclass(frozen=True)
 class FitReport:
-    """What was compared, what was chosen and why, and what came of it.
+    """What was compared, what was chosen and why, and what the fit is good for.
 
-    held_out: what was held out together; held_out_annotators: their names where it was annotators. n_new: answers between two
-    new items, or of new annotators, that settings were compared by. start: the scaling and start chosen, in words; start_kind: the
-    partition it set out from, None for none. epochs: how many it was trained for. compared: one row per setting, with its
-    nats per such answer.
+    held_out: what was held out together; held_out_annotators: their names where it was annotators. n_compared: answers
+    that candidates were compared by. scale, start: the scaling, in words, and the partition that training began at, None
+    for a random net. own_answers: labels go by items' own answers too. epochs: how many the net was trained for, 0: it
+    stands for the partition as it is. compared: one row for each candidate, with its nats per answer.
     """
 
     held_out: HeldOut
     n_held_out: int
     held_out_annotators: tuple[Any, ...]
-    n_new: int
-    start: str
-    start_kind: str | None
+    n_compared: int
+    scale: str
+    start: Start | None
+    own_answers: bool
     epochs: int
     compared: tuple[dict[str, Any], ...] = field(repr=False)
     chosen: Specification
@@ -103,34 +94,32 @@ class FitReport:
     def from_dict(cls, body: dict[str, Any]) -> "FitReport":
         """Undo ``to_dict``."""
         useful: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in body["useful"].items()}
+        start = body["start"]
         parts = {
             "held_out": HeldOut(body["held_out"]), "held_out_annotators": tuple(body["held_out_annotators"]),
+            "start": None if start is None else Start(Source(start["source"]), Shape(start["shape"])),
             "compared": tuple(body["compared"]), "chosen": Specification(**body["chosen"]), "useful": Usefulness(**useful),
         }  # fmt: skip
         return cls(**(body | parts))
 
+    @property
+    def begun(self) -> str:
+        """The scaling and the partition that training began at, for people."""
+        name = "random net" if self.start is None else str(self.start)
+        return f"{self.scale}, {name}"
+
     def __str__(self) -> str:
-        tried = (
-            "It predicts held-out answers better than one rate and than K-means do. How right the labels are: diagnose."
-        )
-        if self.useful.trouble or self.useful.fell_back:
-            tried = " ".join(self.useful.trouble) or str(self.useful.fell_back)
+        what = f"a net trained for {self.epochs} epochs from {self.begun}" if self.epochs else self.begun
+        if self.own_answers:
+            what += ", items by their own answers too"
+        to_do = "How right the labels are: diagnose."
+        if self.useful.failures:
+            to_do = " ".join(self.useful.failures)
         elif self.useful.held_out is None:
-            tried = "To judge it, hold answers out: validation_fraction=0.1."
-        elif self.useful.blind:
-            tried = (
-                "One rate for all pairs predicts held-out answers as well: ask more pairs before trusting any of it."
-            )
-        elif self.useful.mixed:
-            tried = (
-                " ".join(self.useful.mixed)
-                + " Fit more clusters, or fewer, or again with another random_state, or ask about items there."
-            )
-        elif self.useful.doubtful:
-            tried = "Answers contradict these clusters more often than people usually err: the features may not show what was asked about. Look at a few pairs before trusting more."
-        elif self.useful.kmeans is not None and self.useful.held_out > self.useful.kmeans:
-            tried = "Plain K-means predicts held-out answers as well: ask more pairs before trusting more than it."
-        return f"{self.start}; {self.chosen}: {self.reason}.\n{self.useful}\n{tried}"
+            to_do = "To judge it, hold answers out: validation_fraction=0.1."
+        elif self.useful.worse_than_null:
+            to_do = "One rate for all pairs predicts held-out answers as well: ask more pairs before trusting any of it."
+        return f"Fitted: {what}; {self.chosen}.\n{self.useful}\n{to_do}"
 
     def _repr_html_(self) -> str:
         """The same words, for notebooks."""

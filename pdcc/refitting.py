@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from pdcc.arrays import Features, Float64, RandomState
-from pdcc.auto.again import Changes, check_earlier, go_on
+from pdcc.select.refit import Changes, check_earlier, go_on
 from pdcc.data.answers import PairAnswers
 from pdcc.data.pairs import PairData
 from pdcc.data.reading import ReadAnswers

@@ -31,20 +31,18 @@ class Job:
     title: str
     agreement: Tensor | None = None
     exactly: int | None = None
-    by_heart: bool = False
-    comparing: bool = False
 
     def run(self) -> Trial:
         """The fit, by itself."""
         return self.trainer.train(
             self.chosen, self.net, self.labels, self.seed, self.title,
-            agreement=self.agreement, exactly=self.exactly, by_heart=self.by_heart, comparing=self.comparing,
+            agreement=self.agreement, exactly=self.exactly,
         )  # fmt: skip
 
     def kind(self) -> Hashable | None:
         """What those that can be trained at once have in common; None: this one is trained by itself."""
         trainer, config = self.trainer, self.trainer.config
-        how = trainer.how(0, self.exactly, by_heart=self.by_heart, comparing=self.comparing)
+        how = trainer.how(0, self.exactly)
         if not is_small(self.net) or trainer.own.network is not None or self.chosen.confusion == OWN:
             return None
         if not isinstance(trainer.pairs.x, Tensor):  # rows that are read as they are needed
@@ -84,7 +82,7 @@ def _at_once(jobs: Sequence[Job]) -> list[Trial]:
         return [job.run() for job in jobs]
     programs = [job.trainer.program(job.chosen, job.net, job.labels, job.agreement) for job in jobs]
     first = jobs[0]
-    how = first.trainer.how(0, first.exactly, by_heart=first.by_heart, comparing=first.comparing)
+    how = first.trainer.how(0, first.exactly)
     held = [job.trainer.held_out for job in jobs if job.trainer.held_out is not None]
     results = fit_together(
         [model for model, _ in programs], [guide for _, guide in programs], [job.trainer.pairs for job in jobs],

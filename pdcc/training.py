@@ -5,6 +5,7 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,6 @@ OWN = "own"
 RESTART_STRIDE = 7919
 # "auto" epochs: this many, or up to LONGEST times as many (and as much patience), until they make FEWEST_STEPS steps.
 EPOCHS, FEWEST_STEPS, LONGEST = 60, 2500, 3
-# Times as many epochs, where every item's own answers are to be learned.
-BY_HEART = 2
-# While settings are compared, nats per held-out answer below which an epoch is no better than another.
-LEAST_GAIN = 1e-2
 
 
 # Pyro's parameter store goes by name: every model built here has one of its own, so that two never share parameters.
@@ -60,6 +57,42 @@ class OwnParts:
 
 
 OUR_PARTS = OwnParts()
+
+
+class Source(StrEnum):
+    """Where a partition comes from."""
+
+    KMEANS = "kmeans"
+    GUIDED = "guided"
+    GRAPH = "graph"
+    ANSWERS = "answers"
+
+
+class Shape(StrEnum):
+    """What a mixture that begins there gives its clusters."""
+
+    NONE = "none"  # no mixture: the partition as it is
+    SHARED = "shared"
+    OWN = "own"
+
+
+@dataclass(frozen=True, order=True)
+class Start:
+    """A partition to make: see the module. The order is by simplicity."""
+
+    source: Source
+    shape: Shape = Shape.NONE
+
+    def __str__(self) -> str:
+        base = {
+            Source.KMEANS: "K-means",
+            Source.GUIDED: "K-means in directions that answers point out",
+            Source.GRAPH: "neighbours joined with answers",
+            Source.ANSWERS: "answers alone",
+        }[self.source]
+        if self.shape is Shape.NONE:
+            return base
+        return f"Gaussian mixture ({'one shape' if self.shape is Shape.SHARED else 'own shapes'}) begun from {base}"
 
 
 @dataclass(frozen=True)
@@ -267,16 +300,12 @@ class Trainer:
         *,
         agreement: Tensor | None = None,
         exactly: int | None = None,
-        by_heart: bool = False,
-        comparing: bool = False,
         begin: Callable[[AnnotationModel, MapGuide], None] | None = None,
     ) -> Trial:
         """Fit one specification from a copy of ``net``; ``labels`` (N,): the partition that may stand as an annotator.
 
-        agreement: B (K, K) to set out from. exactly: train so many epochs, and let held-out answers stop nothing;
-        by_heart: train for ``BY_HEART`` times as many as ever, and keep the state that predicts held-out answers best.
-        comparing: the trial is one of many, and gains below ``LEAST_GAIN`` do not matter. begin: puts values into the new model
-        and its guide, laid out, before the first step.
+        agreement: what the confusion begins with, see ``make_confusion``. exactly: train so many epochs, and let held-out answers stop nothing.
+        begin: puts values into the new model and its guide, laid out, before the first step.
         """
         model, guide = self.program(chosen, net, labels, agreement)
         if begin is not None:
@@ -284,7 +313,7 @@ class Trainer:
                 some = torch.arange(min(2, len(self.pairs)), device=self.pairs.x.device)
                 guide(self.pairs.batch(some))  # lays out its parameters
                 begin(model, guide)
-        how = self.how(seed, exactly, by_heart=by_heart, comparing=comparing)
+        how = self.how(seed, exactly)
         result = fit(
             model, guide, self.pairs, self.held_out, how,
             checkpoint=self.checkpoint(chosen, seed, title), progress=self.progress, label=title, judge=self.judge,
@@ -307,20 +336,12 @@ class Trainer:
             self._check_agreement(model)
         return model, map_guide(model)
 
-    def how(self, seed: int, exactly: int | None, *, by_heart: bool = False, comparing: bool = False) -> FitConfig:
+    def how(self, seed: int, exactly: int | None) -> FitConfig:
         """How ``train`` trains, by the same arguments."""
         c = self.config
         epochs, patience = c.lengths(len(self.pairs)) if exactly is None else (exactly, None)
-        if by_heart and c.epochs == "auto":
-            epochs, patience = BY_HEART * epochs, None
-        if (
-            comparing and patience is not None
-        ):  # curves to compare by need not be looked at as long as the one that is kept
-            patience = math.ceil(patience / 2)
-        full, last, gain = c.volume_estimator == "full", exactly is not None, LEAST_GAIN if comparing else 0.0
-        return FitConfig(
-            epochs, c.batch_size, c.lr, c.confusion_lr, c.optimizer, full, patience, seed, last, gain
-        )  # fmt: skip
+        full, last = c.volume_estimator == "full", exactly is not None
+        return FitConfig(epochs, c.batch_size, c.lr, c.confusion_lr, c.optimizer, full, patience, seed, last)
 
     def judged(self, model: AnnotationModel, guide: MapGuide, result: FitResult) -> Trial:
         """What training came to, with how well it predicts the held-out answers."""

@@ -18,7 +18,7 @@ import torch
 
 from pdcc import VanillaDCC, VolMaxDCC
 from pdcc.annotators import answer_through, draw_pairs, mixed_annotators
-from pdcc.auto.sweep import select_volume
+from pdcc.select.sweep import select_volume
 from pdcc.baselines import COPKMeans, KMeans, PCKMeans
 from pdcc.baselines.cidec import CIDEC
 from pdcc.baselines.dcgmm import DCGMM

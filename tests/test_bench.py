@@ -10,7 +10,7 @@ from helpers import make_blobs
 from typer.testing import CliRunner
 
 from pdcc import VanillaDCC, datasets
-from pdcc.auto.rules import Selection
+from pdcc.select.count import Selection
 from pdcc.cli import app
 from pdcc.datasets import Judgments
 from pdcc.experiments import cells, compare, methods, presets, tables, tasks, wording

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pdcc.accuracy.beliefs import Calibration, Judged
 from pdcc.arrays import Ints
-from pdcc.auto.signals import holm
+from pdcc.select.score import holm
 from pdcc.criticism.own_rates import beside_rates
 
 REPLICATES = 200

@@ -13,14 +13,13 @@ from scipy.stats import binom
 from pdcc.accuracy.beliefs import DRAWS, Calibration, Judged, Read, read
 from pdcc.accuracy.dependence import Dependence, dependence
 from pdcc.accuracy.folds import fold_fits
+from pdcc.accuracy.merged import Cut, Mixed, cut_classes, mixed_clusters
 from pdcc.accuracy.outlook import Outlook, look_ahead
 from pdcc.arrays import Float64, Ints
-from pdcc.auto.large import as_rows
-from pdcc.auto.mixed import Cut, Mixed, cut_classes, mixed_clusters
-from pdcc.auto.signals import said_similar
 from pdcc.data.pairs import PairData
 from pdcc.fitted import LEAST_SIMILAR, Fitted
 from pdcc.inference.rows import scaled_items
+from pdcc.select.score import similar_rates
 
 # Fits to four fifths of the answers are nearest to the fit; those to fewer tell what answers are worth, and leave more of them to judge by.
 SHARES, QUICK = (0.8, 0.5, 0.25), (0.5,)
@@ -133,8 +132,8 @@ def judge_labels(
         found = Calibration(sets, exact=True)
     at = _read(found, labels, seed)
     items = scaled_items(data.features, fitted.scaler, torch.device("cpu"))
-    mixed = mixed_clusters(as_rows(items), labels, data, fitted.config.n_clusters, seed)
-    apart = said_similar(labels[data.i] == labels[data.j], data)[1]
+    mixed = mixed_clusters(items, labels, data, fitted.config.n_clusters, seed)
+    apart = similar_rates(labels[data.i] == labels[data.j], data)[1]
     rng = np.random.default_rng(seed)
     drawn = [
         doubted(sharpened(one.beliefs, labels, a), labels, mixed, apart, rng if k else None)

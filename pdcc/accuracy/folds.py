@@ -9,14 +9,13 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from pdcc.arrays import Bools, Float64, Ints
-from pdcc.auto.initialise import Partitioner
-from pdcc.auto.large import as_rows
-from pdcc.auto.signals import partition_agreement
 from pdcc.data.pairs import PairData
 from pdcc.fitted import Fitted
 from pdcc.inference.predict import memberships
 from pdcc.inference.rows import Items
 from pdcc.metrics import align
+from pdcc.select.compare import start_labels
+from pdcc.select.forms import confusion_start
 from pdcc.together import Job, first_nets, train_all
 from pdcc.training import Trainer, Trial, tensors
 from pdcc.validation import LARGEST_SEED
@@ -56,23 +55,23 @@ def fit_again(
 ) -> list[Trial]:
     """Train what was chosen on each of these sets of answers alone, start and all, for as many epochs as the fit was.
 
-    x: scaled features. done: told of every few that are made, how many.
+    x: scaled features. done: called with the number of every few that are made.
     """
-    config, kind, wide = fitted.config, fitted.report.start_kind, as_rows(x)
+    config, form = fitted.config, fitted.report.chosen.confusion
     labels: list[Tensor | None] = [None] * len(parts)
     agreement: list[Tensor | None] = [None] * len(parts)
-    if kind is not None:
+    if fitted.report.start is not None:
         for k, (answers, seed) in enumerate(zip(parts, seeds, strict=True)):
-            made = Partitioner(wide, config.n_clusters, seed).make(kind, answers)
-            B = partition_agreement(made, config.n_clusters, answers)
-            labels[k], agreement[k] = torch.as_tensor(made).to(x.device), torch.as_tensor(B, dtype=x.dtype).to(x.device)
+            made = start_labels(fitted, x, answers, seed)
+            labels[k] = torch.as_tensor(made).to(x.device)
+            agreement[k] = confusion_start(form, made, answers, config.n_clusters, x.device)
     nets = first_nets(config, x, labels, seeds, fitted.own)
     return train_all(
         [
             Job(
                 Trainer(config, tensors(parts[k], x), None, len(fitted.annotators), fitted.own),
                 fitted.report.chosen, nets[k], labels[k], seeds[k], title,
-                agreement=agreement[k], exactly=fitted.report.epochs, comparing=True,
+                agreement=agreement[k], exactly=fitted.report.epochs,
             )
             for k in range(len(parts))
         ],

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from scipy.stats import beta, hypergeom, norm, poisson
 
 from pdcc.arrays import Bools, Float64, Ints
-from pdcc.auto.signals import holm
+from pdcc.select.score import holm
 from pdcc.data.pairs import PairData
 
 LEVEL = 0.9

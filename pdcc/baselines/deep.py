@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from pdcc.arrays import Features, Float32, Float64, Floats, Ints
-from pdcc.auto.initialise import scaled_start
 from pdcc.baselines.base import PairClusterer
 from pdcc.baselines.rates import two_rate_nll
 from pdcc.data.pairs import PairData
@@ -22,7 +21,8 @@ from pdcc.inference.isolation import isolated
 from pdcc.inference.pretrain import PretrainConfig, pretrained_autoencoder
 from pdcc.models.baselines.autoencoder import Autoencoder
 from pdcc.pair_input import MembershipOutput
-from pdcc.training import tensors
+from pdcc.select.search import prepare
+from pdcc.training import TrainConfig, tensors
 from pdcc.validation import check_count, check_device, check_number, check_one_of, show_progress
 
 # "own": the method's published initial clusters; "kmeans" and "pairs": the initial partition of VolMaxDCC with that
@@ -87,8 +87,14 @@ class DeepPairClusterer(MembershipOutput, PairClusterer):
             return self._train(self.scaler_(X), data, None, seed)
         shown = hold_out(data, self.validation_fraction, seed).train(data)
         init = "pairs" if self.init == "pairs" else "kmeans"
-        self.scaler_, start = scaled_start(X, shown, self.n_clusters, scale=self.scale, init=init, seed=seed)
-        return self._train(self.scaler_(X), data, None if self.init == "own" else start.labels, seed)
+        config = TrainConfig(
+            n_clusters=self.n_clusters, confusion="stochastic", volume=0.0, partition_weight=0.0, hidden=(), dropout=0.0,
+            scale=self.scale, init=init, n_init=1, epochs=1, patience=None, batch_size=self.n_clusters, lr=1.0,
+            confusion_lr=1.0, optimizer="adam", volume_estimator="minibatch", validation_fraction=0.0, seed=seed,
+        )  # fmt: skip
+        chosen = prepare(shown, config, torch.device("cpu")).chosen
+        self.scaler_ = chosen.view.scaler
+        return self._train(self.scaler_(X), data, None if self.init == "own" else chosen.view.extended(chosen.labels), seed)
 
     def _train(self, x: Float32, data: PairData, start: Ints | None, seed: int) -> Ints:
         """Train on scaled features x (N, d); returns labels (N,). ``start`` (N,): initial labels, or None."""

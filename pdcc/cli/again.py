@@ -9,7 +9,7 @@ from pdcc.cli.app import say
 from pdcc.cli.processes import begun, rank
 
 if TYPE_CHECKING:
-    from pdcc.auto.again import Changes
+    from pdcc.select.refit import Changes
     from pdcc.data.pairs import PairData
     from pdcc.data.reading import ReadAnswers
     from pdcc.fitted import Fitted

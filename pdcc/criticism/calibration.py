@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, logit
 from scipy.stats import norm, rankdata
 
-from pdcc.auto.signals import holm
+from pdcc.select.score import holm
 
 # Probabilities are kept this far from 0 and 1 before a logarithm is taken.
 CLIP = 1e-7

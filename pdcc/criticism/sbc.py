@@ -19,7 +19,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom, chi2, kstest
 
-from pdcc.auto.signals import holm
+from pdcc.select.score import holm
 from pdcc.criticism.calibration import wilson
 from pdcc.grid.runner import run_grid
 

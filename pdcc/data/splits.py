@@ -157,11 +157,14 @@ def new_folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairDat
 
 
 def folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairData]]:
-    """``n`` (train, test) splits that test every pair once: by annotators where there are enough, else by pairs.
+    """``n`` (train, test) splits by ``fold_numbers``. Empty where a split would have no answers on one side."""
+    fold = fold_numbers(data, n, seed)
+    parts = [(data.subset(fold != k), data.subset(fold == k)) for k in range(n)]
+    return parts if all(len(train) and len(test) for train, test in parts) else []
 
-    By pairs, several answers about one pair stay together. Empty where so few pairs were asked about that a split would have no
-    answers on one side.
-    """
+
+def fold_numbers(data: PairData, n: int, seed: int) -> Ints:
+    """The fold, of ``n``, that tests each answer, (M,): whole annotators where there are enough, else all answers about a pair."""
     rng = np.random.default_rng(seed)
     if data.annotator is not None and len(np.unique(data.annotator)) >= max(n, FEWEST_ANNOTATORS):
         annotators = rng.permutation(np.unique(data.annotator))
@@ -171,10 +174,7 @@ def folds(data: PairData, n: int, seed: int) -> list[tuple[PairData, PairData]]:
         for annotator in annotators[np.argsort(-counts[annotators], kind="stable")]:
             fold_of[annotator] = size.argmin()
             size[fold_of[annotator]] += counts[annotator]
-        fold = fold_of[data.annotator]
-    else:
-        asked = data.asked()
-        first = np.unique(asked, return_index=True)[1]
-        fold = rng.permutation(np.arange(len(data)) % n)[first[asked]]
-    parts = [(data.subset(fold != k), data.subset(fold == k)) for k in range(n)]
-    return parts if all(len(train) and len(test) for train, test in parts) else []
+        return np.asarray(fold_of[data.annotator], dtype=np.int64)
+    asked = data.asked()
+    first = np.unique(asked, return_index=True)[1]
+    return np.asarray(rng.permutation(np.arange(len(data)) % n)[first[asked]], dtype=np.int64)

@@ -149,8 +149,8 @@ def _chosen(estimator: Clusterer) -> str:
     report = getattr(estimator, "report_", None)
     if report is None:
         return str(getattr(estimator, "message_", ""))
-    fell_back = report.useful.fell_back or ""
-    return f"{report.start}; {json.dumps(asdict(report.chosen))}; {report.reason}; {getattr(estimator, 'message_', '')} {fell_back}"
+    chosen = json.dumps(asdict(report.chosen))
+    return f"{report.begun}; {chosen}; {report.reason}; {getattr(estimator, 'message_', '')}"
 
 
 def _reset_peak() -> bool:

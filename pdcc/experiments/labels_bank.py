@@ -166,7 +166,7 @@ def run_cell(setting: Setting, quick: bool = False) -> dict[str, Any]:
         "ece": ece(p, right), "settled": float(one.mean()), "settled_right": float(right[one].mean()) if one.any() else None,
         "right_settled": float(one[right].mean()), **trusted,
         "verdicts": {str(q): str(v) for q, v in found.verdicts.items()}, "score": found.score, "chosen": str(est.report_.chosen),
-        "fell_back": est.report_.useful.fell_back, "doubtful": est.report_.useful.doubtful,
+        "failures": list(est.report_.useful.failures),
     }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pdcc.arrays import Features, Ints
-from pdcc.auto.sweep import VOLUMES, select_volume
+from pdcc.select.sweep import VOLUMES, select_volume
 from pdcc.baselines import COPKMeans, KMeans, PCKMeans
 from pdcc.baselines.cidec import CIDEC
 from pdcc.baselines.dcgmm import DCGMM

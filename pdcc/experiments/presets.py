@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from pdcc.auto.sweep import VOLUMES
+from pdcc.select.sweep import VOLUMES
 from pdcc.datasets import PHOTOGRAPHS
 from pdcc.experiments import tasks as known_tasks
 from pdcc.experiments.bank import HALVES, bank_tasks

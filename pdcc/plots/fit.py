@@ -20,7 +20,7 @@ from pdcc.validation import check_matrix, check_memberships
 if TYPE_CHECKING:  # matplotlib takes half a second to import: only when something is drawn
     from matplotlib.axes import Axes
 
-    from pdcc.auto.rules import Selection
+    from pdcc.select.count import Selection
     from pdcc.identifiability.learning_curve import PairsForScore
 
 # Cells of more clusters than this are too small for numbers.

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from pdcc.arrays import Float64, Ints
-from pdcc.auto.initialise import Partitioner
 from pdcc.data.pairs import PairData
 from pdcc.data.splits import hold_out
 from pdcc.fitted import Fitted
@@ -20,6 +19,7 @@ from pdcc.models import AnnotationModel, Membership
 from pdcc.posterior.draws import Sampled, aligned
 from pdcc.posterior.last_layer import check_items
 from pdcc.rows import whole
+from pdcc.select.compare import start_labels
 from pdcc.training import OWN, RESTART_STRIDE, Trainer, first_net, tensors
 
 # Keeps the seeds of new starts apart from those of a fit's own restarts.
@@ -49,8 +49,8 @@ def refit(
     for chain in range(chains):
         own = seed + RESTART_STRIDE * (chain + 1) + NEW_STARTS
         nets += [first_net(config, x, None, own, fitted.own)] * draws
-        if fitted.report.start_kind is not None:
-            made = Partitioner(x.cpu().numpy(), config.n_clusters, own).make(fitted.report.start_kind, train)
+        if fitted.report.start is not None:
+            made = start_labels(fitted, x, train, own)
             labels += [torch.as_tensor(numbered_like(model, made)).to(x.device)] * draws
     batch = max(config.batch_size, len(train) // 30)
     lr = config.lr * (batch / config.batch_size) ** 0.5 if config.optimizer == "adam" else 1e-3

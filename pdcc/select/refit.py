@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from pdcc.arrays import Float64, Ints
-from pdcc.auto.initialise import scale_name
-from pdcc.auto.outcome import as_fitted, look
 from pdcc.data.names import renumber
 from pdcc.data.pairs import PairData
 from pdcc.data.splits import HeldOut, extended
@@ -23,6 +21,7 @@ from pdcc.inference.rows import Items
 from pdcc.metrics import align
 from pdcc.models import AnnotationModel, Membership, plain_weights
 from pdcc.models.modules import seeded
+from pdcc.select.outcome import as_fitted, look
 from pdcc.training import TrainConfig, Trainer, Trial, first_net, make_net, tensors
 
 logger = logging.getLogger(__name__)
@@ -138,21 +137,22 @@ def go_on(
             trial = replace(anew, result=replace(anew.result, start_held_out=trial.result.start_held_out))
     order = align(F, _memberships(trial, x))
     kept = bool((order == np.arange(len(order))).all()) or _put_back(trial, order)
-    useful = look(trial, x, None, shown, held, config.seed)
+    useful = look(trial, x, shown, held)
     report = FitReport(
         held_out=split.by,
         n_held_out=int(split.held.sum()),
         held_out_annotators=tuple(held.present()) if held is not None and split.by is HeldOut.ANNOTATORS else (),
-        n_new=earlier.report.n_new,
-        start=f"{scale_name(was.scale)}, from an earlier fit",
-        start_kind=earlier.report.start_kind,
+        n_compared=earlier.report.n_compared,
+        scale=earlier.report.scale,
+        start=earlier.report.start,
+        own_answers=earlier.report.own_answers,
         epochs=earlier.report.epochs + trial.result.best_epoch + 1,
         compared=earlier.report.compared,
         chosen=spec,
         reason="as the earlier fit chose",
         useful=useful,
     )
-    for line in useful.trouble:
+    for line in useful.failures:
         logger.warning(line)
     fitted = as_fitted(trial, x, earlier.scaler, data, split, config, earlier.own, report)
     now = _memberships(trial, x)

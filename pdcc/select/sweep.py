@@ -5,7 +5,7 @@ answers give each other away), else answers that touch items kept out of trainin
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any, Protocol, Self
@@ -18,16 +18,14 @@ from sklearn.metrics import adjusted_rand_score
 from tqdm.auto import tqdm
 
 from pdcc.arrays import Features, Float64, Ints, RandomState
-from pdcc.auto.calibration import UNSTEADY
-from pdcc.auto.n_clusters import choose_n_clusters
-from pdcc.auto.rules import Selection
-from pdcc.auto.search import Preparation
-from pdcc.auto.signals import standard_error
 from pdcc.data.answers import PairAnswers
-from pdcc.data.degrees import nats, weighed
+from pdcc.data.degrees import nats
 from pdcc.data.pairs import PairData
 from pdcc.data.reading import ReadAnswers
 from pdcc.data.splits import FEWEST_ANNOTATORS, HeldOut, split
+from pdcc.select.count import Selection, choose_n_clusters
+from pdcc.select.rule import Evidence, Rows, choose_simplest
+from pdcc.select.search import Preparation
 from pdcc.validation import check_count, check_number, seed_of, show_progress
 
 logger = logging.getLogger(__name__)
@@ -35,6 +33,8 @@ logger = logging.getLogger(__name__)
 VOLUMES = (0.0, 1e-3, 1e-2, 3e-2, 1e-1)
 DROPOUTS = (0.0, 0.25, 0.5, 0.75)
 HELD_OUT = 0.2
+# Restarts of a value may agree less than those of the steadiest one by this adjusted Rand index.
+UNSTEADY = 0.05
 
 
 class PairEstimator(Protocol):
@@ -86,7 +86,7 @@ def select_volume(
         check_number("volumes", volume, 0.0)
     order = sorted(float(v) for v in volumes)
     found = _compare(X, pairs, similar, annotators, estimator, "volume", order, n_restarts, random_state, progress)
-    return _judge(found, "volume", prefer=max, words="the largest volume")
+    return _judge(found, "volume", largest=True, words="the largest volume")
 
 
 def select_dropout(
@@ -119,7 +119,7 @@ def select_dropout(
         check_number("dropouts", dropout, 0.0, 1.0)
     order = sorted(float(p) for p in dropouts)
     found = _compare(X, pairs, similar, annotators, estimator, "dropout", order, n_restarts, random_state, progress)
-    return _judge(found, "dropout", prefer=max, words="the most dropout")
+    return _judge(found, "dropout", largest=True, words="the most dropout")
 
 
 def select_n_clusters(
@@ -136,8 +136,8 @@ def select_n_clusters(
 ) -> Selection:
     """The smallest number of clusters whose held-out likelihood is within one standard error of the best.
 
-    Without an ``estimator``, partitions grouped by the answers are compared (from 2 to 20 clusters, or ``candidates``), at the cost
-    of a few K-means runs. With one, it is fitted ``n_restarts`` times for each of ``candidates`` (2 to 10), and restarts must agree too.
+    Without an ``estimator``, cuts of trees are compared (every number to 20, and some up to half of the items, or
+    ``candidates``), and nothing is trained. With one, it is fitted ``n_restarts`` times for each of ``candidates`` (2 to 10), and restarts must agree too.
 
     Examples:
         >>> import numpy as np
@@ -156,17 +156,17 @@ def select_n_clusters(
         return choose_n_clusters(data, candidates, seed=seed_of(random_state))
     order = sorted(int(k) for k in candidates or range(2, 11))
     found = _compare(X, pairs, similar, annotators, estimator, "n_clusters", order, n_restarts, random_state, progress)
-    return _judge(found, "n_clusters", prefer=min, words="the fewest clusters")
+    return _judge(found, "n_clusters", largest=False, words="the fewest clusters")
 
 
 @dataclass(frozen=True)
 class _Compared:
-    """For each value: nats of every held-out answer (V, H) and stability (V,); groups of answers for standard errors."""
+    """For each value: nats of every held-out answer (V, H) and stability (V,); the held-out answers."""
 
     values: list[Any]
-    nll: Float64
+    nll: list[Float64]
     stability: Float64
-    groups: Ints | None
+    test: PairData
     held_out: str
 
 
@@ -178,7 +178,8 @@ def _compare(
     check_count("n_restarts", n_restarts)
     if not hasattr(estimator, "get_params") or parameter not in estimator.get_params():
         raise ValueError(
-            f"estimator: expected a VolMaxDCC, whose {parameter} can be chosen, found {type(estimator).__name__}. Pass a VolMaxDCC."
+            f"estimator: expected a VolMaxDCC, whose {parameter} can be chosen, found {type(estimator).__name__}. "
+            "Pass a VolMaxDCC."
         )
     if len(values) < 2:
         raise ValueError(f"{parameter}: expected at least two values to compare, found {values}. Pass more.")
@@ -188,16 +189,17 @@ def _compare(
     train, test = found.train(data), found.test(data)
     if test is None or len(np.unique(train.similar)) < 2:
         raise ValueError(
-            f"pairs: expected enough answers of both kinds to hold a fifth out, found {len(data)}. Ask more pairs, or set {parameter} yourself."
+            f"pairs: expected enough answers of both kinds to hold a fifth out, found {len(data)}. "
+            f"Ask more pairs, or set {parameter} yourself."
         )
     names = np.array(data.annotator_names, dtype=object)
     fit_names, test_names = (None if d.annotator is None else names[d.annotator] for d in (train, test))
     fit_pairs, test_pairs = (np.column_stack([d.i, d.j]) for d in (train, test))
-    said = train.similar if train.soft is None else train.soft
+    degrees = train.similar if train.soft is None else train.soft
     soft = train.soft is not None
-    shown = PairData.from_arrays(data.features, fit_pairs, said, fit_names, train.weight, soft)
+    shown = PairData.from_arrays(data.features, fit_pairs, degrees, fit_names, train.weight, soft)
     nll, stability = [], []
-    starts: dict[int, Preparation] = {}  # a restart sets out from the same partition whatever the value, except of K
+    starts: dict[int, Preparation] = {}  # a restart begins at the same partition whatever the value, except of K
     total = len(values) * n_restarts
     with tqdm(total=total, desc=f"select {parameter}", disable=not show_progress(progress), leave=False) as bar:
         for value in values:
@@ -210,51 +212,60 @@ def _compare(
                     starts[restart] = est.prepare(shown)
                 est.fit_data(shown, prepared=starts[restart])
                 p = est.predict_pairs(data.features, test_pairs, test_names).clip(1e-6, 1 - 1e-6)
-                scores.append(weighed(nats(p, test), test))
+                scores.append(nats(p, test))
                 labels.append(est.labels_)
                 bar.update(1)
             nll.append(np.mean(scores, axis=0))
             agree = [adjusted_rand_score(a, b) for a, b in combinations(labels, 2)]
             stability.append(float(np.mean(agree)) if agree else np.nan)
-    groups = test.annotator if by is HeldOut.ANNOTATORS else _by_new_item(train, test)
     how = "annotators" if by is HeldOut.ANNOTATORS else "items and pairs"
-    return _Compared(values, np.array(nll), np.array(stability), groups, how)
+    return _Compared(values, nll, np.array(stability), test, how)
 
 
-def _by_new_item(train: PairData, test: PairData) -> Ints:
-    """Groups of held-out answers for standard errors, (H,): those that touch one new item err together, the rest alone."""
-    known = np.union1d(train.i, train.j)
-    new = [~np.isin(end, known) for end in (test.i, test.j)]
-    alone = test.n_items + np.arange(len(test))
-    keys = np.where(new[0], test.i, np.where(new[1], test.j, alone))
-    return np.asarray(np.unique(keys, return_inverse=True)[1], dtype=np.int64)
-
-
-def _judge(found: _Compared, parameter: str, *, prefer: Callable[[list[Any]], Any], words: str) -> Selection:
-    means = found.nll.mean(axis=1)
-    best = int(means.argmin())
-    behind = means - means[best]
-    errors = np.array([standard_error(n - found.nll[best], found.groups) for n in found.nll])
-    close = behind <= errors
-    steadiest = np.nanmax(found.stability[close]) if np.isfinite(found.stability[close]).any() else np.nan
+def _judge(found: _Compared, parameter: str, *, largest: bool, words: str) -> Selection:
+    """The rule for settings of one partition (``choose_simplest``), among values whose restarts agree."""
+    order = np.argsort([-v if largest else v for v in found.values])
+    steadiest = np.nanmax(found.stability) if np.isfinite(found.stability).any() else np.nan
+    close = {row["setting"] for row in _table(found, order) if row["near"]}
+    if np.isfinite(found.stability).any():
+        steadiest = np.nanmax([s for v, s in zip(found.values, found.stability, strict=True) if f"{v:g}" in close])
     steady = ~(found.stability < steadiest - UNSTEADY)
-    eligible = close & steady
-    value = prefer([v for v, ok in zip(found.values, eligible, strict=True) if ok])
-    k = found.values.index(value)
+    kept = [k for k in order if steady[k] or f"{found.values[k]:g}" not in close]
+    rows = {row["setting"]: row for row in _table(found, order)}
+    eligible = [k for k in kept if rows[f"{found.values[k]:g}"]["near"]]
+    value = found.values[eligible[0]]
+    each = [rows[f"{v:g}"] for v in found.values]
     table = pd.DataFrame(
         {
-            parameter: found.values, "held_out_nll": means, "behind_best": behind, "standard_error": errors,
-            "stability": found.stability, "eligible": eligible, "chosen": [v == value for v in found.values],
+            parameter: found.values,
+            "held_out_nll": [row["nll"] for row in each],
+            "behind_best": [row["behind_best"] for row in each],
+            "standard_error": [row["standard_error"] for row in each],
+            "stability": found.stability,
+            "eligible": [k in eligible for k in range(len(found.values))],
+            "chosen": [v == value for v in found.values],
         }
-    )  # fmt: skip
-    standing = (
-        "the best"
-        if k == best
-        else f"{behind[k]:.4f} nats per answer behind the best ({found.values[best]:g}), standard error {errors[k]:.4f}"
     )
+    own = rows[f"{value:g}"]
+    standing = "the best"
+    if own["behind_best"] > 0:
+        leader = min(each, key=lambda row: float(row["nll"]))["setting"]
+        standing = (
+            f"{own['behind_best']:.4f} nats per answer behind the best ({leader}), "
+            f"standard error {own['standard_error']:.4f}"
+        )
     agreeing = " and whose restarts agree" if np.isfinite(found.stability).any() else ""
-    reason = f"Chose {parameter} {value:g} ({standing}): {words} of {int(eligible.sum())} among {len(table)} that predict held-out {found.held_out} as well{agreeing}."
-    if k == best and value == found.values[-1]:
+    reason = (
+        f"Chose {parameter} {value:g} ({standing}): {words} of {len(eligible)} among {len(table)} that predict "
+        f"held-out {found.held_out} as well{agreeing}."
+    )
+    if own["behind_best"] == 0 and value == found.values[-1]:
         reason += " It is the largest that was compared: try larger ones too."
     logger.info(reason)
     return Selection(parameter, value, reason, table, found.held_out)
+
+
+def _table(found: _Compared, order: Ints) -> Rows:
+    """What was compared, simplest first."""
+    evidence = [Evidence(f"{found.values[k]:g}", found.nll[k], 0.0, 0.0) for k in order]
+    return choose_simplest(evidence, found.test).table

@@ -1,1 +1,0 @@
-"""What "auto" stands for: measured signals, rules, the start, the search over settings."""

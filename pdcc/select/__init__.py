@@ -1,0 +1,1 @@
+"""How a fit is chosen: candidates, one model of answers, one measure of features, one rule."""

@@ -1,0 +1,282 @@
+"""From checked pairs to a fit: hold answers out, compare candidates, train what is chosen on all that was not held out."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm.auto import tqdm
+
+from pdcc.arrays import Floats
+from pdcc.data.pairs import PairData
+from pdcc.data.scaling import Scaler, fits_float32
+from pdcc.data.splits import HeldOut, Split, hold_out
+from pdcc.fitted import FitReport, Fitted
+from pdcc.inference import memberships
+from pdcc.inference.rows import scaled_items
+from pdcc.metrics import acc
+from pdcc.rows import FeatureRows
+from pdcc.select import numbers
+from pdcc.select.compare import Candidate, Comparison, Neighbours, Sample, View, confusion_start, scale_name
+from pdcc.select.forms import screen
+from pdcc.select.outcome import as_fitted, look
+from pdcc.select.rule import Rows, choose, choose_simplest
+from pdcc.together import Job, first_nets, train_all
+from pdcc.training import (
+    OUR_PARTS,
+    RESTART_STRIDE,
+    Oracle,
+    OwnParts,
+    Shape,
+    Source,
+    Specification,
+    Start,
+    TrainConfig,
+    Trainer,
+    Trial,
+    tensors,
+)
+
+logger = logging.getLogger(__name__)
+
+# What a partition alone is kept as, where nothing says more.
+PLAIN = Start(Source.KMEANS)
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """What does not depend on the confusion and the volume: what is held out, the sample, and the chosen partition.
+
+    start: None for a random net. compared: what partitions were compared. settled: no net
+    can do better, since answers say nothing, or features show the clusters, or items' own answers say more than any
+    net, which goes by features alone.
+    """
+
+    split: Split
+    comparison: Comparison
+    chosen: Candidate
+    reason: str
+    compared: Rows
+    settled: bool = False
+
+
+def prepare(
+    data: PairData, config: TrainConfig, device: torch.device, own: OwnParts = OUR_PARTS, *,
+    progress: bool = False, checkpoints: Path | None = None,
+) -> Preparation:  # fmt: skip
+    """Hold answers out, and choose the scaling and the partition that training begins at."""
+    if config.volume_estimator == "full" and isinstance(data.features, FeatureRows):
+        raise ValueError(
+            'volume_estimator: expected "minibatch" for features that are too large to be copied '
+            f'(shape {data.features.shape}), found "full", which looks at all items in every step. Leave it out.'
+        )
+    split = hold_out(data, config.validation_fraction, config.seed)
+    sample = Sample.of(split.train(data), config.seed)
+    leading = numbers.LEADING if own.network is None else None
+    scalers = [Scaler.fit(data.features, kind, leading) for kind in scalings(sample.answers.features, config.scale)]
+    views = [
+        View(scaled_items(data.features, scaler, device), sample.rows, scaler, config.n_clusters, config.seed)
+        for scaler in scalers
+    ]
+    with tqdm(desc="choose a partition", disable=not progress, leave=False) as bar:
+        comparison = Comparison(
+            sample, config, own, len(data.annotator_names), Neighbours.of(sample, config.seed), progress, checkpoints, bar
+        )
+        if config.init == "random":
+            return Preparation(split, comparison, comparison.random(views[0]), "as asked for", ())
+        if not comparison.possible:
+            found = comparison.unjudged(views[0], PLAIN)
+            return Preparation(split, comparison, found, "too few answers to compare partitions by", ())
+        candidates = _partitions(comparison, views, config)
+    choice = choose([one.evidence for one in candidates], sample.answers)
+    found, reason = candidates[choice.index], choice.reason
+    if found.view is None:
+        found = min((one for one in candidates if one.start == PLAIN), key=_nll)
+        reason = (
+            "no partition predicts left-out answers better than one rate for all pairs, so K-means is kept: "
+            "ask more pairs, or fewer clusters"
+        )
+        logger.warning("Answers say nothing of the clusters: %s.", reason)
+    settled = candidates[choice.index].view is None or choice.overruled or found.own_answers
+    return Preparation(split, comparison, found, reason, choice.table, settled)
+
+
+def scalings(X: Floats, kind: str | None) -> tuple[str | None, ...]:
+    """The scalings to compare for items like X (n, d)."""
+    if kind != "auto":
+        return (kind,)
+    if X[0].size < numbers.WIDE:
+        return ("standard", "unit") if X[0].size > 2 else ("standard",)
+    return ("unit", None) if bool(fits_float32(X).all()) else ("unit", "standard")
+
+
+def _partitions(comparison: Comparison, views: list[View], config: TrainConfig) -> list[Candidate]:
+    """All candidates that are no nets, simplest first."""
+    plain = [comparison.partition(view, PLAIN) for view in views]
+    found = [comparison.constant(), *plain]
+    if config.init == "kmeans":
+        return found[1:]
+    guided = [comparison.partition(view, Start(Source.GUIDED)) for view in views]
+    best = min(guided, key=_nll)
+    sources = [source for source in Source if best.view.way.can_make(source)]
+    starts = [Start(source, shape) for shape in Shape for source in sources]
+    known = (PLAIN, Start(Source.GUIDED), Start(Source.ANSWERS))  # answers alone say nothing of items not asked about
+    mixed = [comparison.partition(best.view, start) for start in starts if start not in known]
+    found += [*guided, *mixed]
+    if config.confusion != "auto":  # a net is wanted, and it goes by features
+        return found[1:]
+    return found + [own for one in mixed if (own := comparison.with_own_answers(one)) is not None]
+
+
+def _nll(candidate: Candidate) -> float:
+    return float(candidate.evidence.nll.mean())
+
+
+def search(
+    data: PairData,
+    config: TrainConfig,
+    device: torch.device,
+    *,
+    own: OwnParts = OUR_PARTS,
+    prepared: Preparation | None = None,
+    progress: bool = False,
+    checkpoints: Path | None = None,
+    oracle: Oracle | None = None,
+) -> Fitted:
+    """Fit ``config`` to ``data``. With ``checkpoints``, an interrupted run picks up from the files it finds there.
+
+    ``prepared``: what ``prepare`` returns, where it is known already. ``own``: modules in the place of ours.
+    ``oracle``: labelled items that choose the epoch, where one wants to know what labels would have chosen.
+    """
+    _warn_of_the_useless(config, len(data.annotator_names))
+    at = prepared or prepare(data, config, device, own, progress=progress, checkpoints=checkpoints)
+    plan = _plan(at, config, oracle)
+    view = plan.chosen.view
+    shown, held = at.split.train(data), at.split.test(data)
+    trials = _train(plan, view, shown, held, config, own, len(data.annotator_names), progress, checkpoints, oracle)
+    best = min(trials, key=_score)
+    useful = look(best, view.x, shown, held)
+    for line in useful.failures:
+        logger.warning(line)
+    report = FitReport(
+        held_out=at.split.by,
+        n_held_out=int(at.split.held.sum()),
+        held_out_annotators=tuple(held.present()) if held is not None and at.split.by is HeldOut.ANNOTATORS else (),
+        n_compared=len(at.comparison.answers),
+        scale=scale_name(view.scaler.kind),
+        start=plan.chosen.start,
+        own_answers=plan.chosen.own_answers,
+        epochs=best.result.best_epoch + 1,
+        compared=plan.compared,
+        chosen=plan.spec,
+        reason=plan.reason,
+        useful=useful,
+    )
+    logger.debug(str(report))
+    return as_fitted(best, view.x, view.scaler, data, at.split, config.settled(plan.spec, view.scaler.kind), own, report)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is trained in the end. epochs: how many; None: until held-out answers stop improving."""
+
+    chosen: Candidate
+    spec: Specification
+    epochs: int | None
+    reason: str
+    compared: Rows
+
+
+def _plan(at: Preparation, config: TrainConfig, oracle: Oracle | None) -> Plan:
+    """Choose the confusion, the volume, and whether a net is trained at all."""
+    comparison, begin = at.comparison, at.chosen
+    answers, K = comparison.answers, config.n_clusters
+    free = config.confusion == "auto"
+    volumes = numbers.VOLUMES if config.volume == "auto" else (float(config.volume),)
+    if comparison.own.network is not None:
+        volumes = volumes[:1]  # a network of the user's may take long: one training for each fold, and one more
+    form = config.confusion
+    reasons, compared = [at.reason], at.compared
+    if free and begin.ends is None:
+        form = "stochastic"
+    elif free:
+        form, choice = screen(begin.ends, K, answers)
+        compared += choice.table
+        reasons.append(choice.reason)
+    specs = [Specification(form, volume, config.partition_weight) for volume in volumes]
+    plan = Plan(begin, specs[0], None, "; ".join(reasons), compared)
+    automatic = config.epochs == "auto" and oracle is None
+    if not comparison.possible:
+        return replace(plan, epochs=0 if free and begin.start is not None else None)
+    if free and at.settled:
+        return replace(plan, epochs=0)
+    if not (automatic or len(specs) > 1):
+        return plan
+    nets = [comparison.net(begin, spec) for spec in specs]
+    if len(nets) > 1:
+        choice = choose_simplest([net.evidence for net in nets], answers)
+        compared += choice.table
+        reasons.append(choice.reason)
+        net = nets[choice.index]
+    else:
+        net = nets[0]
+    plan = replace(plan, chosen=net, spec=net.spec, epochs=net.epochs if automatic else None)
+    if free and begin.start is not None:
+        choice = choose([begin.evidence, net.evidence], answers)
+        compared += choice.table
+        reasons.append(choice.reason)
+        if choice.index == 0:
+            plan = replace(plan, chosen=begin, epochs=0)
+    return replace(plan, reason="; ".join(reasons), compared=compared)
+
+
+def _train(
+    plan: Plan, view: View, shown: PairData, held: PairData | None, config: TrainConfig, own: OwnParts, n_annotators: int,
+    progress: bool, checkpoints: Path | None, oracle: Oracle | None,
+) -> list[Trial]:  # fmt: skip
+    """``n_init`` fits of the plan, each from a net of its own."""
+    n, x, K = config.n_init, view.x, config.n_clusters
+    seeds = [config.seed + RESTART_STRIDE * r for r in range(n)]
+    titles = ["fit", *(f"restart {r + 1} of {n}" for r in range(1, n))]
+    labels = agreement = None
+    if plan.chosen.start is not None:
+        begin = plan.chosen.labels if plan.epochs == 0 else plan.chosen.begin
+        made = view.extended(begin)
+        labels = torch.as_tensor(made).to(x.device)
+        agreement = confusion_start(plan.spec.confusion, made, shown, K, x.device)
+    judge = None if oracle is None else _accuracy_of(oracle, view.scaler, x.device)
+    judged = None if held is None else tensors(held, x)
+    trainer = Trainer(config, tensors(shown, x), judged, n_annotators, own, progress, checkpoints, judge)
+    nets = first_nets(config, x, [labels] * n, seeds, own)
+    return train_all(
+        [
+            Job(trainer, plan.spec, net, labels, seed, title, agreement=agreement, exactly=plan.epochs)
+            for net, seed, title in zip(nets, seeds, titles, strict=True)
+        ]
+    )
+
+
+def _score(trial: Trial) -> float:
+    return np.inf if trial.nll is None else float(np.nan_to_num(trial.nll, nan=np.inf).mean())
+
+
+def _accuracy_of(oracle: Oracle, scaler: Scaler, device: torch.device) -> Callable[[nn.Module], float]:
+    """Minus the accuracy of a model on items with known classes."""
+    x = torch.as_tensor(scaler(oracle.features)).to(device)
+    return lambda model: -acc(oracle.classes, memberships(model, x).argmax(1).cpu().numpy())
+
+
+def _warn_of_the_useless(config: TrainConfig, n_annotators: int) -> None:
+    if config.confusion == "per-annotator" and n_annotators < 2:
+        logger.warning(
+            "confusion='per-annotator': fewer than two annotators are named, so all answers share one confusion. "
+            "Pass annotators."
+        )
+    if config.partition_weight > 0 and config.init == "random":
+        logger.warning(
+            'partition_weight: init="random" has no partition to count as an annotator, so the weight is not used. '
+            'Use init="kmeans" or "pairs".'
+        )
