@@ -97,7 +97,7 @@ class FitReport:
         start = body["start"]
         parts = {
             "held_out": HeldOut(body["held_out"]), "held_out_annotators": tuple(body["held_out_annotators"]),
-            "start": None if start is None else Start(Source(start["source"]), Shape(start["shape"])),
+            "start": None if start is None else Start(Source(start["source"]), Shape(start["shape"]), start["moved"]),
             "compared": tuple(body["compared"]), "chosen": Specification(**body["chosen"]), "useful": Usefulness(**useful),
         }  # fmt: skip
         return cls(**(body | parts))
@@ -118,7 +118,9 @@ class FitReport:
         elif self.useful.held_out is None:
             to_do = "To judge it, hold answers out: validation_fraction=0.1."
         elif self.useful.worse_than_null:
-            to_do = "One rate for all pairs predicts held-out answers as well: ask more pairs before trusting any of it."
+            to_do = (
+                "One rate for all pairs predicts held-out answers as well: ask more pairs before trusting any of it."
+            )
         return f"Fitted: {what}; {self.chosen}.\n{self.useful}\n{to_do}"
 
     def _repr_html_(self) -> str:

@@ -76,12 +76,13 @@ class Shape(StrEnum):
     OWN = "own"
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Start:
-    """A partition to make: see the module. The order is by simplicity."""
+    """A partition to make, see ``select.starts``; moved: clusters of the mixture are split and merged as answers say."""
 
     source: Source
     shape: Shape = Shape.NONE
+    moved: bool = False
 
     def __str__(self) -> str:
         base = {
@@ -92,7 +93,9 @@ class Start:
         }[self.source]
         if self.shape is Shape.NONE:
             return base
-        return f"Gaussian mixture ({'one shape' if self.shape is Shape.SHARED else 'own shapes'}) begun from {base}"
+        shape = "one shape" if self.shape is Shape.SHARED else "own shapes"
+        moved = ", clusters split and merged" if self.moved else ""
+        return f"Gaussian mixture ({shape}) begun from {base}{moved}"
 
 
 @dataclass(frozen=True)

@@ -84,9 +84,7 @@ class View:
             return np.concatenate([shapes.labels(self.way.project(part)) for part in parts])
 
 
-def start_labels(
-    fitted: Fitted, x: Items, answers: PairData, seed: int, start: Start | None = None
-) -> Ints:
+def start_labels(fitted: Fitted, x: Items, answers: PairData, seed: int, start: Start | None = None) -> Ints:
     """Labels (N,) that the start of a fit makes of other answers about the same items, x (N, ...) as the fit scales them."""
     start = start or fitted.report.start
     if start is None:
@@ -219,7 +217,9 @@ class Comparison:
     def random(self, view: View) -> Candidate:
         """No partition: nets begin at random."""
         labels = np.zeros(len(self.sample.rows), np.int64)
-        return Candidate(view, None, labels, labels, [], None, Evidence(f"{view.name}, random start", np.zeros(0), 0.0, 0.0))
+        return Candidate(
+            view, None, labels, labels, [], None, Evidence(f"{view.name}, random start", np.zeros(0), 0.0, 0.0)
+        )
 
     def with_own_answers(self, found: Candidate) -> Candidate | None:
         """The same, where an item's own answers speak too. None where the start has nothing to add."""
@@ -241,9 +241,9 @@ class Comparison:
         ends = left.argmax(axis=1), right.argmax(axis=1)
         return replace(found, labels=labels, ends=ends, evidence=evidence, own_answers=True)
 
-    def net(self, begin: Candidate, spec: Specification) -> Candidate:
+    def net(self, view: View, begin: Candidate, spec: Specification) -> Candidate:
         """A net that begins at a partition (or, with a candidate that has no start, at random), trained under ``spec``."""
-        view, K = begin.view, self.config.n_clusters
+        K = self.config.n_clusters
         seeds = [self.config.seed] * len(self.parts)
         labels = [None if begin.start is None else torch.as_tensor(one).to(view.x.device) for one in begin.in_folds]
         labels = labels or [None] * len(self.parts)
@@ -267,7 +267,9 @@ class Comparison:
         mean = np.mean(F, axis=0)
         ends = Ends.of_memberships(left_out[self.answers.i], left_out[self.answers.j])
         evidence = self.evidence(f"net from {begin.evidence.name}, {spec}", ends, mean.argmax(axis=1))
-        return replace(begin, labels=mean.argmax(axis=1), evidence=evidence, spec=spec, epochs=_best_epoch(trials))
+        return replace(
+            begin, view=view, labels=mean.argmax(axis=1), evidence=evidence, spec=spec, epochs=_best_epoch(trials)
+        )
 
     def _like(self, labels: Ints, other: Ints) -> Ints:
         """Labels with the cluster numbers of others."""

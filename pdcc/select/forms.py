@@ -1,4 +1,4 @@
-"""Which confusion a partition's answers need: none, a shared A, or a rate for every two clusters."""
+"""Which confusion a partition's answers need: a shared A, or a rate for every two clusters."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,20 +21,16 @@ INSIDE = 1e-3
 def screen(labels: tuple[Ints, Ints], n_clusters: int, data: PairData) -> tuple[str, Choice]:
     """The simplest form that predicts answers as well as any, for labels (M,) at the two ends of each answer.
 
-    "none" is a partition whose answers are all wrong equally often; "stochastic" has B = A'A; "pooled" any B. Annotators
-    are not told apart: these forms do not.
+    "stochastic" has B = A'A, "pooled" any B. Annotators count as one: these forms do not tell them apart.
     """
     block = block_number(*labels, n_clusters)
     w, y = counts(data), degree(data)
     n_blocks = n_clusters * (n_clusters + 1) // 2
     same, all_ = np.bincount(block, w * y, n_blocks), np.bincount(block, w, n_blocks)
-    wrong = _wrong(same, all_, n_clusters)
     columns = fit_columns(same, all_, n_clusters)
     B = columns @ columns.T
     shared = B[np.triu_indices(n_clusters)][block]
-    alike = np.where(labels[0] == labels[1], 1 - wrong, wrong)
     nll = {
-        "none": nats(alike, data),
         "stochastic": nats(shared.clip(FLOOR, 1 - FLOOR), data),
         "pooled": left_out_nll(Ends.of_labels(*labels, n_clusters), replace(data, annotator=None)),
     }
@@ -53,13 +49,6 @@ def confusion_start(form: str, labels: Ints, answers: PairData, n_clusters: int,
     else:
         found = fit_answers(Ends.of_labels(left, right, n_clusters), replace(answers, annotator=None)).agreement
     return torch.as_tensor(found, dtype=torch.float32).to(device)
-
-
-def _wrong(same: Float64, all_: Float64, K: int) -> float:
-    """How often answers contradict a partition."""
-    k, l = np.triu_indices(K)
-    against = np.where(k == l, all_ - same, same).sum()
-    return float((against + 0.5) / (all_.sum() + 1.0))
 
 
 def fit_columns(same: Float64, all_: Float64, n_clusters: int) -> Float64:

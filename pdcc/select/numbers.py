@@ -13,13 +13,15 @@ MOST_COMPONENTS = 100  # and at most so many: a mixture inverts matrices of this
 
 # Samples: what choosing looks at where there is more.
 SAMPLE = 20_000  # items, with the answers among them
-GRAPH_ITEMS = 5_000  # items of a neighbour graph, and of a matrix of answers
+GRAPH_ITEMS = 5_000  # items of a graph, and of a mixture: where there are more, nets begin at K-means
 
 # Candidates.
 NEIGHBOURS = 10
-GUIDED_RUNS = 5  # runs of K-means in the directions that answers point out
+GUIDED_RUNS = 10  # runs of K-means in the directions that answers point out
+SPLIT = 3  # clusters, those that answers contradict most, that are split in turn before the best move is taken
+MOVE_GAIN = 0.0  # nats of all answers by which a move must gain more than chance
 FOLDS = 4  # of the items, and of the answers
-VOLUMES = (1e-2, 1e-3)  # of a net, in the order of preference; without volume, none of the measured fits was more accurate
+VOLUMES = (1e-2, 1e-3)  # of a net, in the order of preference; nets too wide to be trained side by side take the first
 EVERY_K = 20  # n_clusters="auto" compares every number up to here, and
 STEP_OF_K = 1.2  # beyond it each number this many times the one before
 
@@ -27,3 +29,4 @@ STEP_OF_K = 1.2  # beyond it each number this many times the one before
 ERRORS = 1.0  # settings of one partition within so many standard errors of the best are equal: the simplest is taken
 OVERRULED = 4.0  # standard errors by which answers may prefer another partition and be overruled by features
 SURE = 0.88  # share of what there is to know about an item's cluster that its neighbours must tell for that
+SAME = 0.01  # nats of support that make no difference

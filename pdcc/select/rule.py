@@ -14,7 +14,7 @@ import numpy as np
 from pdcc.arrays import Float64, Ints
 from pdcc.data.degrees import weighed
 from pdcc.data.pairs import PairData
-from pdcc.select.numbers import ERRORS, OVERRULED, SURE
+from pdcc.select.numbers import ERRORS, OVERRULED, SAME, SURE
 from pdcc.select.score import standard_error
 
 # What was compared: one dict for each candidate.
@@ -42,25 +42,27 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen candidate's number, a sentence that says why, and a table of all. overruled: features chose it."""
+    """The chosen candidate's number, a sentence that says why, and a table of all. best: the one that
+    predicts left-out answers best; features overrule it where it is not the chosen one."""
 
     index: int
+    best: int
     reason: str
     table: Rows
-    overruled: bool = False
 
 
 def choose(candidates: Sequence[Evidence], data: PairData) -> Choice:
     """The candidate that predicts left-out answers best, unless features overrule it.
 
-    Of all candidates within ``OVERRULED`` standard errors of the best one, take the one that features support most. If
-    features are ``sure`` of it, it is chosen.
+    Of all candidates within ``OVERRULED`` standard errors of the best one, take those that features support most, to
+    ``SAME`` nats, and of these the one that predicts best. If features are ``sure`` of it, it is chosen.
     """
     nll, behind, errors = _compared(candidates, data)
     best = int(behind.argmin())
     near = np.flatnonzero(behind <= OVERRULED * errors)
-    # Rounded: two ways to one partition differ in nothing but rounding, and the first of them is to be taken.
-    top = int(near[np.round([candidates[k].support for k in near], 9).argmax()])
+    support = np.array([candidates[k].support for k in near])
+    supported = near[support >= support.max() - SAME]
+    top = int(supported[nll[supported].argmin()])
     index = top if candidates[top].sure else best
     name, leader = candidates[index].name, candidates[best].name
     reason = f"{name} predicts left-out answers best ({nll[best]:.4f} nats each)"
@@ -70,7 +72,7 @@ def choose(candidates: Sequence[Evidence], data: PairData) -> Choice:
             f"{candidates[index].entropy:.2f}). {leader} predicts left-out answers better ({nll[best]:.4f} nats each, "
             f"not {nll[index]:.4f}), but by less than {OVERRULED:g} standard errors ({errors[index]:.4f})"
         )
-    return Choice(index, reason, _table(candidates, nll, behind, errors, near), overruled=candidates[top].sure)
+    return Choice(index, best, reason, _table(candidates, nll, behind, errors, near))
 
 
 def choose_simplest(candidates: Sequence[Evidence], data: PairData) -> Choice:
@@ -85,7 +87,7 @@ def choose_simplest(candidates: Sequence[Evidence], data: PairData) -> Choice:
             f"{name} ({nll[index]:.4f} nats each) is the simplest within {ERRORS:g} standard error of the best, "
             f"{candidates[best].name} ({nll[best]:.4f})"
         )
-    return Choice(index, reason, _table(candidates, nll, behind, errors, near))
+    return Choice(index, best, reason, _table(candidates, nll, behind, errors, near))
 
 
 def _compared(candidates: Sequence[Evidence], data: PairData) -> tuple[Float64, Float64, Float64]:
@@ -97,9 +99,7 @@ def _compared(candidates: Sequence[Evidence], data: PairData) -> tuple[Float64, 
     return nll, nll - nll[best], errors
 
 
-def _table(
-    candidates: Sequence[Evidence], nll: Float64, behind: Float64, errors: Float64, near: Ints
-) -> Rows:
+def _table(candidates: Sequence[Evidence], nll: Float64, behind: Float64, errors: Float64, near: Ints) -> Rows:
     return tuple(
         {
             "setting": one.name, "nll": float(nll[k]), "behind_best": float(behind[k]),

@@ -24,7 +24,7 @@ from pdcc.select.compare import Candidate, Comparison, Neighbours, Sample, View,
 from pdcc.select.forms import screen
 from pdcc.select.outcome import as_fitted, look
 from pdcc.select.rule import Rows, choose, choose_simplest
-from pdcc.together import Job, first_nets, train_all
+from pdcc.together import Job, first_nets, is_small, train_all
 from pdcc.training import (
     OUR_PARTS,
     RESTART_STRIDE,
@@ -37,6 +37,7 @@ from pdcc.training import (
     TrainConfig,
     Trainer,
     Trial,
+    make_net,
     tensors,
 )
 
@@ -50,9 +51,9 @@ PLAIN = Start(Source.KMEANS)
 class Preparation:
     """What does not depend on the confusion and the volume: what is held out, the sample, and the chosen partition.
 
-    start: None for a random net. compared: what partitions were compared. settled: no net
-    can do better, since answers say nothing, or features show the clusters, or items' own answers say more than any
-    net, which goes by features alone.
+    start: None for a random net. compared: what partitions were compared. begin: the best
+    partition by features alone, at which a net begins. view: what nets see. leader: what predicts answers best. settled: no net
+    is tried, since answers say nothing, or items' own answers say far more than features do.
     """
 
     split: Split
@@ -60,6 +61,9 @@ class Preparation:
     chosen: Candidate
     reason: str
     compared: Rows
+    begin: Candidate
+    view: View
+    leader: Candidate
     settled: bool = False
 
 
@@ -83,13 +87,24 @@ def prepare(
     ]
     with tqdm(desc="choose a partition", disable=not progress, leave=False) as bar:
         comparison = Comparison(
-            sample, config, own, len(data.annotator_names), Neighbours.of(sample, config.seed), progress, checkpoints, bar
+            sample,
+            config,
+            own,
+            len(data.annotator_names),
+            Neighbours.of(sample, config.seed),
+            progress,
+            checkpoints,
+            bar,
         )
         if config.init == "random":
-            return Preparation(split, comparison, comparison.random(views[0]), "as asked for", ())
+            return Preparation(
+                split, comparison, found := comparison.random(views[0]), "as asked for", (), found, views[0], found
+            )
         if not comparison.possible:
             found = comparison.unjudged(views[0], PLAIN)
-            return Preparation(split, comparison, found, "too few answers to compare partitions by", ())
+            return Preparation(
+                split, comparison, found, "too few answers to compare partitions by", (), found, views[0], found
+            )
         candidates = _partitions(comparison, views, config)
     choice = choose([one.evidence for one in candidates], sample.answers)
     found, reason = candidates[choice.index], choice.reason
@@ -100,8 +115,14 @@ def prepare(
             "ask more pairs, or fewer clusters"
         )
         logger.warning("Answers say nothing of the clusters: %s.", reason)
-    settled = candidates[choice.index].view is None or choice.overruled or found.own_answers
-    return Preparation(split, comparison, found, reason, choice.table, settled)
+    leader = candidates[choice.best]
+    by_features = {one.evidence.name for one in candidates if not one.own_answers}
+    far = found.own_answers and not any(row["near"] for row in choice.table if row["setting"] in by_features)
+    settled = candidates[choice.index].view is None or far
+    begin = found
+    if found.own_answers:
+        begin = min((one for one in candidates if one.view is not None and not one.own_answers), key=_nll)
+    return Preparation(split, comparison, found, reason, choice.table, begin, views[0], leader, settled)
 
 
 def scalings(X: Floats, kind: str | None) -> tuple[str | None, ...]:
@@ -121,14 +142,26 @@ def _partitions(comparison: Comparison, views: list[View], config: TrainConfig) 
         return found[1:]
     guided = [comparison.partition(view, Start(Source.GUIDED)) for view in views]
     best = min(guided, key=_nll)
-    sources = [source for source in Source if best.view.way.can_make(source)]
-    starts = [Start(source, shape) for shape in Shape for source in sources]
-    known = (PLAIN, Start(Source.GUIDED), Start(Source.ANSWERS))  # answers alone say nothing of items not asked about
-    mixed = [comparison.partition(best.view, start) for start in starts if start not in known]
-    found += [*guided, *mixed]
-    if config.confusion != "auto":  # a net is wanted, and it goes by features
-        return found[1:]
-    return found + [own for one in mixed if (own := comparison.with_own_answers(one)) is not None]
+    found += guided
+    if best.view.way.few:
+        found += _mixtures(comparison, best.view, by_features=config.confusion != "auto")
+    # Where a net is wanted, one rate for all pairs is no answer.
+    return found[1:] if config.confusion != "auto" else found
+
+
+def _mixtures(comparison: Comparison, view: View, *, by_features: bool) -> list[Candidate]:
+    """Neighbours joined with answers, mixtures from everywhere, and, unless all must go ``by_features``, items' own answers."""
+    found = [comparison.partition(view, Start(Source.GRAPH))]
+    shapes = (Shape.SHARED, Shape.OWN)
+    mixed = [comparison.partition(view, Start(source, shape)) for shape in shapes for source in Source]
+    leader = min(mixed, key=_nll)
+    moved = comparison.partition(view, replace(leader.start, moved=True))
+    found += [*mixed, moved]
+    if by_features:
+        return found
+    # Own shapes are fitted to what items' answers say too, and rarely gain by it: one shape stands for both.
+    some = [one for one in (*mixed, moved) if one.start.shape is Shape.SHARED or one in (leader, moved)]
+    return found + [own for one in some if (own := comparison.with_own_answers(one)) is not None]
 
 
 def _nll(candidate: Candidate) -> float:
@@ -154,7 +187,7 @@ def search(
     _warn_of_the_useless(config, len(data.annotator_names))
     at = prepared or prepare(data, config, device, own, progress=progress, checkpoints=checkpoints)
     plan = _plan(at, config, oracle)
-    view = plan.chosen.view
+    view = at.view if plan.epochs != 0 else plan.chosen.view
     shown, held = at.split.train(data), at.split.test(data)
     trials = _train(plan, view, shown, held, config, own, len(data.annotator_names), progress, checkpoints, oracle)
     best = min(trials, key=_score)
@@ -176,7 +209,9 @@ def search(
         useful=useful,
     )
     logger.debug(str(report))
-    return as_fitted(best, view.x, view.scaler, data, at.split, config.settled(plan.spec, view.scaler.kind), own, report)
+    return as_fitted(
+        best, view.x, view.scaler, data, at.split, config.settled(plan.spec, view.scaler.kind), own, report
+    )
 
 
 @dataclass(frozen=True)
@@ -192,22 +227,22 @@ class Plan:
 
 def _plan(at: Preparation, config: TrainConfig, oracle: Oracle | None) -> Plan:
     """Choose the confusion, the volume, and whether a net is trained at all."""
-    comparison, begin = at.comparison, at.chosen
+    comparison, chosen, begin = at.comparison, at.chosen, at.begin
     answers, K = comparison.answers, config.n_clusters
     free = config.confusion == "auto"
     volumes = numbers.VOLUMES if config.volume == "auto" else (float(config.volume),)
-    if comparison.own.network is not None:
-        volumes = volumes[:1]  # a network of the user's may take long: one training for each fold, and one more
+    if not is_small(make_net(config, tuple(at.view.sampled.shape[1:]), comparison.own)):
+        volumes = volumes[:1]  # one training for each fold, and one more
     form = config.confusion
     reasons, compared = [at.reason], at.compared
-    if free and begin.ends is None:
+    if free and chosen.ends is None:
         form = "stochastic"
     elif free:
-        form, choice = screen(begin.ends, K, answers)
+        form, choice = screen(chosen.ends, K, answers)
         compared += choice.table
         reasons.append(choice.reason)
     specs = [Specification(form, volume, config.partition_weight) for volume in volumes]
-    plan = Plan(begin, specs[0], None, "; ".join(reasons), compared)
+    plan = Plan(chosen if free else begin, specs[0], None, "; ".join(reasons), compared)
     automatic = config.epochs == "auto" and oracle is None
     if not comparison.possible:
         return replace(plan, epochs=0 if free and begin.start is not None else None)
@@ -215,7 +250,7 @@ def _plan(at: Preparation, config: TrainConfig, oracle: Oracle | None) -> Plan:
         return replace(plan, epochs=0)
     if not (automatic or len(specs) > 1):
         return plan
-    nets = [comparison.net(begin, spec) for spec in specs]
+    nets = [comparison.net(at.view, begin, spec) for spec in specs]
     if len(nets) > 1:
         choice = choose_simplest([net.evidence for net in nets], answers)
         compared += choice.table
@@ -225,11 +260,14 @@ def _plan(at: Preparation, config: TrainConfig, oracle: Oracle | None) -> Plan:
         net = nets[0]
     plan = replace(plan, chosen=net, spec=net.spec, epochs=net.epochs if automatic else None)
     if free and begin.start is not None:
-        choice = choose([begin.evidence, net.evidence], answers)
+        if at.leader is chosen:
+            choice = choose_simplest([chosen.evidence, net.evidence], answers)
+        else:  # features overrule answers
+            choice = choose([chosen.evidence, net.evidence, at.leader.evidence], answers)
         compared += choice.table
         reasons.append(choice.reason)
-        if choice.index == 0:
-            plan = replace(plan, chosen=begin, epochs=0)
+        if choice.index != 1:
+            plan = replace(plan, chosen=chosen, epochs=0)
     return replace(plan, reason="; ".join(reasons), compared=compared)
 
 

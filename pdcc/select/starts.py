@@ -7,7 +7,8 @@ leading eigenvectors of the matrix of answers (``ANSWERS``), or of that matrix a
 (``GRAPH``). From each of these a mixture may begin, with one shape for all clusters or one for each.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -22,7 +23,9 @@ from pdcc.baselines.kmeans import enough_tries, kmeans
 from pdcc.data.degrees import counts, degree
 from pdcc.data.pairs import PairData
 from pdcc.exclusive import one_core
+from pdcc.rows import drawn_rows
 from pdcc.select import numbers
+from pdcc.select.blockmodel import Ends, block_counts, left_out_nll
 from pdcc.select.mixture import mixture
 from pdcc.training import Shape, Source, Start
 
@@ -44,6 +47,7 @@ class Partitioner:
     def __init__(self, X: Float32, n_clusters: int, seed: int):
         self.X, self.K, self.seed = X.reshape(len(X), -1), n_clusters, seed
         self._sources: dict[tuple[Source, bytes], Ints] = {}
+        self._made: dict[tuple[Start, bytes], Partition] = {}
 
     @cached_property
     def axes(self) -> PCA:
@@ -66,8 +70,8 @@ class Partitioner:
 
     @cached_property
     def plain(self) -> Ints:
-        """K-means of all features, (N,)."""
-        return kmeans(self.X, self.K, tries=enough_tries(len(self.X), 10), seed=self.seed)
+        """K-means of the leading components, (N,)."""
+        return kmeans(self.components, self.K, tries=enough_tries(len(self.X), 10), seed=self.seed)
 
     @cached_property
     def graph(self) -> "csr_array[np.float64]":
@@ -75,23 +79,81 @@ class Partitioner:
         return neighbour_graph(self.components, weighed=True)
 
     def make(self, start: Start, answers: PairData) -> Partition:
-        """The partition that a start makes of these answers."""
-        labels = self.source(start.source, answers)
+        """The partition that a start makes of these answers; made once."""
+        key = start, _bytes(answers)
+        if key not in self._made:
+            self._made[key] = self._make(start, answers)
+        return self._made[key]
+
+    def _make(self, start: Start, answers: PairData) -> Partition:
         if start.shape is Shape.NONE:
-            return Partition(labels)
-        found = mixture(self.components, labels, self.K, answers, own_shapes=start.shape is Shape.OWN)
+            return Partition(self.source(start.source, answers))
+        own = start.shape is Shape.OWN
+        if start.moved:
+            begin = self.make(replace(start, moved=False), answers)
+            with one_core():
+                return self._moved(begin, own, answers)
+        return self._mixture(self.source(start.source, answers), own, answers)
+
+    def _mixture(self, labels: Ints, own_shapes: bool, answers: PairData) -> Partition:
+        found = mixture(self.components, labels, self.K, answers, own_shapes=own_shapes)
         return Partition(found.by_features.argmax(axis=1), found.beliefs)
 
-    def can_make(self, source: Source) -> bool:
-        """Whether items are few enough: the graph and the matrix of answers are made of all items."""
-        return source in (Source.KMEANS, Source.GUIDED) or len(self.X) <= numbers.GRAPH_ITEMS
+    def _moved(self, begin: Partition, own_shapes: bool, answers: PairData) -> Partition:
+        """Split one cluster and merge two others, again and again, while that makes left-out answers likelier.
+
+        Mixtures end in the optimum next to where they begin: two classes in one cluster and a third class in two is one
+        that no small step leaves. Answers see it: they say "different" within the one cluster, "similar" between the two.
+        A move must gain more than the logarithm of the number of moves there were to choose from.
+        """
+        likely = self._log_lik(begin.labels, answers)
+        for _ in range(self.K):
+            moves = [self._mixture(labels, own_shapes, answers) for labels in self._proposals(begin.labels, answers)]
+            gains = [self._log_lik(move.labels, answers) - likely for move in moves]
+            if not moves or max(gains) <= np.log(len(moves)) + numbers.MOVE_GAIN:
+                break
+            best = int(np.argmax(gains))
+            begin, likely = moves[best], likely + gains[best]
+        return begin
+
+    def _log_lik(self, labels: Ints, answers: PairData) -> float:
+        ends = Ends.of_labels(labels[answers.i], labels[answers.j], self.K)
+        return -float((left_out_nll(ends, answers) * counts(answers)).sum())
+
+    def _proposals(self, labels: Ints, answers: PairData) -> Iterator[Ints]:
+        """For each of the clusters that answers contradict most: labels (N,) with it split, and merged the two others whose merging costs answers least."""
+        similar, different = np.diagonal(block_counts(labels, self.K, answers), axis1=1, axis2=2)
+        expected = (similar + different) * different.sum() / max(similar.sum() + different.sum(), 1.0)
+        space = self.embed(answers)
+        for cluster in np.argsort(expected - different, kind="stable")[: numbers.SPLIT]:
+            rows = np.flatnonzero(labels == cluster)
+            if len(rows) < 2:
+                continue
+            split = labels.copy()
+            split[rows[kmeans(space[rows], 2, tries=1, seed=self.seed) == 1]] = self.K
+            said = block_counts(split, self.K + 1, answers)
+            a, b = np.triu_indices(self.K + 1, 1)
+            other = (a != cluster) | (b != self.K)  # merging the two halves again is no move
+            a, b = a[other], b[other]
+            if not len(a):
+                continue
+            within = np.trace(said, axis1=1, axis2=2)[:, None] + said[:, a, b]
+            across = np.triu(said).sum(axis=(1, 2))[:, None] - within
+            merged = int((betaln(*(within + 1)) + betaln(*(across + 1))).argmax())
+            split[split == b[merged]] = a[merged]
+            split[split == self.K] = b[merged]
+            yield split
+
+    @property
+    def few(self) -> bool:
+        """Whether items are few enough for graphs and mixtures of all of them."""
+        return len(self.X) <= numbers.GRAPH_ITEMS
 
     def source(self, source: Source, answers: PairData) -> Ints:
         """Labels (N,); found once for the same answers."""
         if source is Source.KMEANS:
             return self.plain
-        parts = (answers.i, answers.j, degree(answers), counts(answers))
-        key = source, b"".join(part.tobytes() for part in parts)
+        key = source, _bytes(answers)
         if key not in self._sources:
             with one_core():
                 make = {Source.GUIDED: self._guided, Source.GRAPH: self._joined, Source.ANSWERS: self._linked}[source]
@@ -114,7 +176,8 @@ class Partitioner:
     def _guided(self, answers: PairData) -> Ints:
         """Of several runs of K-means, the one that makes the answers likeliest."""
         space = self.embed(answers)
-        runs = (kmeans(space, self.K, tries=1, seed=self.seed + t) for t in range(numbers.GUIDED_RUNS))
+        some = None if self.few else drawn_rows(len(space), numbers.GRAPH_ITEMS, self.seed)
+        runs = (kmeans(space, self.K, tries=1, seed=self.seed + t, rows=some) for t in range(numbers.GUIDED_RUNS))
         return max(runs, key=lambda labels: two_rate_evidence(labels, answers))
 
     def _joined(self, answers: PairData) -> Ints:
@@ -130,6 +193,11 @@ class Partitioner:
         space = leading_vectors(_normalised(answer_matrix(answers)), max(self.K - 1, 1))
         labels[asked] = kmeans(space[asked], self.K, tries=10, seed=self.seed)
         return labels
+
+
+def _bytes(answers: PairData) -> bytes:
+    """The same for the same answers alone."""
+    return b"".join(part.tobytes() for part in (answers.i, answers.j, degree(answers), counts(answers)))
 
 
 def answer_matrix(answers: PairData) -> "csr_array[np.float64]":
