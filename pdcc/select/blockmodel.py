@@ -53,9 +53,9 @@ class Ends:
             order = np.argpartition(-F, c - 1, axis=1)[:, :c] if c < K else np.tile(np.arange(K), (n, 1))
             value = np.take_along_axis(F, order, axis=1)
             tops.append((order, value / value.sum(axis=1, keepdims=True)))
-        (k, p), (l, q) = tops
+        (k, p), (m, q) = tops
         weight = (p[:, :, None] * q[:, None, :]).reshape(n, -1)
-        block = block_number(np.repeat(k, c, axis=1), np.tile(l, (1, c)), K)
+        block = block_number(np.repeat(k, c, axis=1), np.tile(m, (1, c)), K)
         kept = weight > FLOOR
         answer = np.broadcast_to(np.arange(n)[:, None], weight.shape)
         return cls(answer[kept], block[kept], weight[kept], K)
@@ -65,9 +65,9 @@ class Ends:
         return values / np.bincount(self.answer, values, n_answers)[self.answer]
 
 
-def block_number(k: Ints, l: Ints, n_clusters: int) -> Ints:
+def block_number(k: Ints, m: Ints, n_clusters: int) -> Ints:
     """The number of the block of two clusters, the same for (k, l) and (l, k)."""
-    low, high = np.minimum(k, l), np.maximum(k, l)
+    low, high = np.minimum(k, m), np.maximum(k, m)
     return low * n_clusters - low * (low - 1) // 2 + high - low
 
 
@@ -78,10 +78,10 @@ def block_counts(labels: Ints, n_labels: int, data: PairData) -> Float64:
     """
     block = block_number(labels[data.i], labels[data.j], n_labels)
     y, w = degree(data), counts(data)
-    k, l = np.triu_indices(n_labels)
+    k, m = np.triu_indices(n_labels)
     found = np.empty((2, n_labels, n_labels))
     for out, part in zip(found, (w * y, w * (1 - y)), strict=True):
-        out[k, l] = out[l, k] = np.bincount(block, part, len(k))
+        out[k, m] = out[m, k] = np.bincount(block, part, len(k))
     return found
 
 
@@ -98,9 +98,9 @@ class AnswerModel:
     def logits(self) -> Float64:
         """L, (K, K), symmetric."""
         K = self.n_clusters
-        k, l = np.triu_indices(K)
+        k, m = np.triu_indices(K)
         L = np.empty((K, K))
-        L[k, l] = L[l, k] = self.blocks
+        L[k, m] = L[m, k] = self.blocks
         return L
 
     @property
@@ -173,8 +173,8 @@ def left_out_nll(ends: Ends, data: PairData) -> Float64:
 
 def _fit(ends: Ends, answers: _Answers, earlier: AnswerModel | None) -> tuple[_State, Float64]:
     K = ends.n_clusters
-    k, l = np.triu_indices(K)
-    within = k == l
+    k, m = np.triu_indices(K)
+    within = k == m
     y, w, r = answers.y[ends.answer], answers.w[ends.answer], answers.r[ends.answer]
     share = ends.weight * w
     soft = len(ends.answer) > len(answers.y)
@@ -200,7 +200,7 @@ def _fit(ends: Ends, answers: _Answers, earlier: AnswerModel | None) -> tuple[_S
             likely = np.exp(y * log_expit(eta) + (1 - y) * log_expit(-eta))
             share = w * ends.normalised(ends.weight * likely, len(answers.y))
         _step_rates(state, ends.block, y, r, share, within, pooled)
-        _cap(state, K, k, l)
+        _cap(state, K, k, m)
         if answers.R > 1:
             _step_annotators(state, ends.block, y, r, share)
         if np.abs(state.L - before).max() < SETTLED:
@@ -247,8 +247,8 @@ def _step_annotators(state: _State, block: Ints, y: Float64, r: Ints, share: Flo
     state.spread_slope = float((((state.slope - 1) ** 2 + haa / det).sum() + 0.1) / (R + 1))
 
 
-def _cap(state: _State, K: int, k: Ints, l: Ints) -> None:
+def _cap(state: _State, K: int, k: Ints, m: Ints) -> None:
     """Clusters are called "same" across at most as often as within."""
-    own = log_expit(state.L[k == l])
-    most = np.exp((own[k] + own[l]) / 2).clip(FLOOR, 1 - FLOOR)
-    state.L = np.where(k == l, state.L, np.minimum(state.L, logit(most)))
+    own = log_expit(state.L[k == m])
+    most = np.exp((own[k] + own[m]) / 2).clip(FLOOR, 1 - FLOOR)
+    state.L = np.where(k == m, state.L, np.minimum(state.L, logit(most)))

@@ -54,7 +54,7 @@ def confusion_start(form: str, labels: Ints, answers: PairData, n_clusters: int,
 def fit_columns(same: Float64, all_: Float64, n_clusters: int) -> Float64:
     """The columns of the A, as rows (K, K), under which so many of the answers in each block (T,) are likeliest to be "same"."""
     K = n_clusters
-    k, l = (torch.as_tensor(one) for one in np.triu_indices(K))
+    k, m = (torch.as_tensor(one) for one in np.triu_indices(K))
     y, n = torch.as_tensor(same), torch.as_tensor(all_)
     raw = (3.0 * torch.eye(K, dtype=torch.float64)).requires_grad_()
     optimizer = torch.optim.LBFGS([raw], max_iter=STEPS, line_search_fn="strong_wolfe")
@@ -62,7 +62,7 @@ def fit_columns(same: Float64, all_: Float64, n_clusters: int) -> Float64:
     def loss() -> Tensor:
         optimizer.zero_grad()
         columns = torch.softmax(raw, dim=1)
-        p = (columns[k] * columns[l]).sum(1).clamp(FLOOR, 1 - FLOOR)
+        p = (columns[k] * columns[m]).sum(1).clamp(FLOOR, 1 - FLOOR)
         found = -(y * p.log() + (n - y) * torch.log1p(-p)).sum() / n.sum()
         found.backward()
         return found
