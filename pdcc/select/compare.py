@@ -6,6 +6,7 @@ item helps. A fold of answers (whole annotators): what an item's own other answe
 judged by annotators who were left out.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,17 +19,17 @@ from scipy.special import entr
 from torch import Tensor
 from tqdm.auto import tqdm
 
-from pdcc.arrays import Bools, Ints
+from pdcc.arrays import Bools, Floats, Ints
 from pdcc.data.pairs import PairData
 from pdcc.data.sampling import among
-from pdcc.data.scaling import Scaler
+from pdcc.data.scaling import Scaler, check_scaled
 from pdcc.data.splits import fold_numbers
 from pdcc.exclusive import one_core
 from pdcc.fitted import Fitted
 from pdcc.inference import memberships
-from pdcc.inference.rows import Items
+from pdcc.inference.rows import Items, scaled_items
 from pdcc.metrics import align
-from pdcc.rows import ROWS_AT_ONCE, drawn_rows
+from pdcc.rows import ROWS_AT_ONCE, FeatureRows, drawn_rows
 from pdcc.select import numbers
 from pdcc.select.blockmodel import Ends, left_out_nll
 from pdcc.select.features import support
@@ -60,12 +61,40 @@ class Sample:
 
 
 class View:
-    """One scaling of the features: x (N, ...), all items, on the device; way: makes partitions of the sample's, ``rows`` (n,)."""
+    """One scaling of the features. sampled (n, ...): the sample's items; way: makes partitions of them."""
 
-    def __init__(self, x: Items, rows: Ints, scaler: Scaler, n_clusters: int, seed: int):
-        self.x, self.scaler = x, scaler
-        self.sampled: Tensor = x[:] if len(rows) == len(x) else x[torch.as_tensor(rows)]
-        self.way = Partitioner(np.asarray(self.sampled.flatten(1).cpu().numpy()), n_clusters, seed)
+    def __init__(
+        self,
+        sampled: Tensor,
+        scaler: Scaler,
+        items: Callable[[], Items],
+        n_clusters: int,
+        seed: int,
+        store: Path | None = None,
+    ):
+        self.sampled, self.scaler, self.items = sampled, scaler, items
+        self.way = Partitioner(np.asarray(sampled.flatten(1).cpu().numpy()), n_clusters, seed, store)
+
+    @classmethod
+    def of(
+        cls,
+        features: Floats | FeatureRows,
+        rows: Ints,
+        scaler: Scaler,
+        device: torch.device,
+        config: TrainConfig,
+        store: Path | None,
+    ) -> "View":
+        """That of the items numbered ``rows`` (n,). All others are scaled where they are asked for, and not before."""
+        sampled = torch.as_tensor(check_scaled(scaler(features[rows]), rows)).to(device)
+        return cls(
+            sampled, scaler, lambda: scaled_items(features, scaler, device), config.n_clusters, config.seed, store
+        )
+
+    @cached_property
+    def x(self) -> Items:
+        """All items, (N, ...)."""
+        return self.items()
 
     @property
     def name(self) -> str:
@@ -91,7 +120,7 @@ def start_labels(fitted: Fitted, x: Items, answers: PairData, seed: int, start: 
         raise ValueError("start: expected a fit that began at a partition, found one that began at a random net.")
     K = fitted.config.n_clusters
     rows, part = among(answers, numbers.SAMPLE, seed)
-    view = View(x, rows, fitted.scaler, K, seed)
+    view = View(x[torch.as_tensor(rows)], fitted.scaler, lambda: x, K, seed)
     made = view.way.make(start, replace(part, features=view.way.X, item_ids=None))
     own = fitted.report.own_answers and made.by_answers is not None
     return view.extended(made.by_answers.argmax(axis=1) if own else made.labels)
@@ -154,11 +183,16 @@ class Comparison:
         """The answers that candidates are made from and judged by."""
         return self.sample.answers
 
+    @property
+    def n_folds(self) -> int:
+        """A network of the user's may take long: it is trained at most four times in all."""
+        return numbers.FOLDS if self.own.network is None else numbers.FOLDS - 1
+
     @cached_property
     def fold_of_item(self) -> Ints:
         """The fold of each item of the sample, (n,)."""
         n = len(self.sample.rows)
-        return np.random.default_rng(self.config.seed).permutation(np.arange(n) % numbers.FOLDS)
+        return np.random.default_rng(self.config.seed).permutation(np.arange(n) % self.n_folds)
 
     def touched(self, fold: int) -> Bools:
         """Which answers are about an item of the fold, (M,)."""
@@ -168,7 +202,7 @@ class Comparison:
     @cached_property
     def parts(self) -> list[PairData]:
         """The answers outside each fold of items."""
-        return [self.answers.subset(~self.touched(fold)) for fold in range(numbers.FOLDS)]
+        return [self.answers.subset(~self.touched(fold)) for fold in range(self.n_folds)]
 
     @property
     def possible(self) -> bool:
@@ -228,8 +262,8 @@ class Comparison:
         if whole is None:
             return None
         left, right = np.empty((len(self.answers), whole.shape[1])), np.empty((len(self.answers), whole.shape[1]))
-        fold_of = fold_numbers(self.answers, numbers.FOLDS, self.config.seed)
-        for fold in range(numbers.FOLDS):
+        fold_of = fold_numbers(self.answers, self.n_folds, self.config.seed)
+        for fold in range(self.n_folds):
             rows = fold_of == fold
             part = view.way.make(start, self.answers.subset(~rows)).by_answers
             part = part[:, align(whole, part)]

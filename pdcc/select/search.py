@@ -16,7 +16,6 @@ from pdcc.data.scaling import Scaler, fits_float32
 from pdcc.data.splits import HeldOut, Split, hold_out
 from pdcc.fitted import FitReport, Fitted
 from pdcc.inference import memberships
-from pdcc.inference.rows import scaled_items
 from pdcc.metrics import acc
 from pdcc.rows import FeatureRows
 from pdcc.select import numbers
@@ -81,10 +80,7 @@ def prepare(
     sample = Sample.of(split.train(data), config.seed)
     leading = numbers.LEADING if own.network is None else None
     scalers = [Scaler.fit(data.features, kind, leading) for kind in scalings(sample.answers.features, config.scale)]
-    views = [
-        View(scaled_items(data.features, scaler, device), sample.rows, scaler, config.n_clusters, config.seed)
-        for scaler in scalers
-    ]
+    views = [View.of(data.features, sample.rows, scaler, device, config, checkpoints) for scaler in scalers]
     with tqdm(desc="choose a partition", disable=not progress, leave=False) as bar:
         comparison = Comparison(
             sample,

@@ -7,11 +7,14 @@ leading eigenvectors of the matrix of answers (``ANSWERS``), or of that matrix a
 (``GRAPH``). From each of these a mixture may begin, with one shape for all clusters or one for each.
 """
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 import numpy as np
+import torch
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import eigsh
 from scipy.special import betaln
@@ -27,6 +30,7 @@ from pdcc.rows import drawn_rows
 from pdcc.select import numbers
 from pdcc.select.blockmodel import Ends, block_counts, left_out_nll
 from pdcc.select.mixture import mixture
+from pdcc.storage.files import load_state, save_state
 from pdcc.training import Shape, Source, Start
 
 # Components with less than this share of the largest deviation are rounding.
@@ -40,12 +44,26 @@ class Partition:
     labels: Ints
     by_answers: Float64 | None = None
 
+    def save(self, path: Path) -> None:
+        """Keep it in a file."""
+        beliefs = {} if self.by_answers is None else {"by_answers": torch.as_tensor(self.by_answers)}
+        save_state(path, {"labels": torch.as_tensor(self.labels), **beliefs}, {})
+
+    @classmethod
+    def load(cls, path: Path) -> "Partition":
+        """Undo ``save``."""
+        kept, _ = load_state(path)
+        return cls(kept["labels"].numpy(), kept["by_answers"].numpy() if "by_answers" in kept else None)
+
 
 class Partitioner:
-    """Makes partitions of items by their scaled features X (N, d), flat and in memory."""
+    """Makes partitions of items by their scaled features X (N, d), flat and in memory.
 
-    def __init__(self, X: Float32, n_clusters: int, seed: int):
-        self.X, self.K, self.seed = X.reshape(len(X), -1), n_clusters, seed
+    store: a directory in which an interrupted fit finds the partitions that it had made.
+    """
+
+    def __init__(self, X: Float32, n_clusters: int, seed: int, store: Path | None = None):
+        self.X, self.K, self.seed, self.store = X.reshape(len(X), -1), n_clusters, seed, store
         self._sources: dict[tuple[Source, bytes], Ints] = {}
         self._made: dict[tuple[Start, bytes], Partition] = {}
 
@@ -82,8 +100,21 @@ class Partitioner:
         """The partition that a start makes of these answers; made once."""
         key = start, _bytes(answers)
         if key not in self._made:
-            self._made[key] = self._make(start, answers)
+            kept = None if self.store is None else self.store / f"partition-{self._mark(*key)}.safetensors"
+            if kept is not None and kept.exists():
+                self._made[key] = Partition.load(kept)
+            else:
+                self._made[key] = self._make(start, answers)
+                if kept is not None:
+                    self._made[key].save(kept)
         return self._made[key]
+
+    def _mark(self, start: Start, answers: bytes) -> str:
+        """What tells this partition from those of other items, answers and settings."""
+        digest = hashlib.sha256(f"{start}, {self.K}, {self.seed}, {self.X.shape}".encode())
+        digest.update(np.ascontiguousarray(self.X).data)
+        digest.update(answers)
+        return digest.hexdigest()[:32]
 
     def _make(self, start: Start, answers: PairData) -> Partition:
         if start.shape is Shape.NONE:
