@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from pdcc.arrays import Float64, Ints
-from pdcc.data.degrees import counts, degree, nats
+from pdcc.data.degrees import counts, nats
 from pdcc.data.pairs import PairData
-from pdcc.select.blockmodel import FLOOR, Ends, block_number, fit_answers, left_out_nll
+from pdcc.select.blockmodel import FLOOR, Ends, fit_answers, left_out_nll
 from pdcc.select.rule import Choice, Evidence, choose_simplest
 
 # Steps that fit A to rates; LBFGS needs some twenty.
@@ -23,16 +23,13 @@ def screen(labels: tuple[Ints, Ints], n_clusters: int, data: PairData) -> tuple[
 
     "stochastic" has B = A'A, "pooled" any B. Annotators count as one: these forms do not tell them apart.
     """
-    block = block_number(*labels, n_clusters)
-    w, y = counts(data), degree(data)
-    n_blocks = n_clusters * (n_clusters + 1) // 2
-    same, all_ = np.bincount(block, w * y, n_blocks), np.bincount(block, w, n_blocks)
-    columns = fit_columns(same, all_, n_clusters)
-    B = columns @ columns.T
-    shared = B[np.triu_indices(n_clusters)][block]
+    alone = replace(data, annotator=None)
+    ends = Ends.of_labels(*labels, n_clusters)
+    columns = fit_columns(*smoothed(ends, alone))
+    shared = (columns @ columns.T)[np.triu_indices(n_clusters)][ends.block]
     nll = {
         "stochastic": nats(shared.clip(FLOOR, 1 - FLOOR), data),
-        "pooled": left_out_nll(Ends.of_labels(*labels, n_clusters), replace(data, annotator=None)),
+        "pooled": left_out_nll(ends, alone),
     }
     choice = choose_simplest([Evidence(f"confusion {name}", one, 0.0, 0.0) for name, one in nll.items()], data)
     return tuple(nll)[choice.index], choice
@@ -40,22 +37,26 @@ def screen(labels: tuple[Ints, Ints], n_clusters: int, data: PairData) -> tuple[
 
 def confusion_start(form: str, labels: Ints, answers: PairData, n_clusters: int, device: torch.device) -> Tensor:
     """What a net's confusion begins with at a partition (N,), (K, K): the columns of A as rows for "stochastic", else B."""
-    left, right = labels[answers.i], labels[answers.j]
-    if form == "stochastic":
-        block = block_number(left, right, n_clusters)
-        n_blocks = n_clusters * (n_clusters + 1) // 2
-        same, all_ = (np.bincount(block, w, n_blocks) for w in (counts(answers) * degree(answers), counts(answers)))
-        found = fit_columns(same, all_, n_clusters)
-    else:
-        found = fit_answers(Ends.of_labels(left, right, n_clusters), replace(answers, annotator=None)).agreement
+    ends, alone = Ends.of_labels(labels[answers.i], labels[answers.j], n_clusters), replace(answers, annotator=None)
+    found = fit_columns(*smoothed(ends, alone)) if form == "stochastic" else fit_answers(ends, alone).agreement
     return torch.as_tensor(found, dtype=torch.float32).to(device)
 
 
-def fit_columns(same: Float64, all_: Float64, n_clusters: int) -> Float64:
-    """The columns of the A, as rows (K, K), under which so many of the answers in each block (T,) are likeliest to be "same"."""
-    K = n_clusters
+def smoothed(ends: Ends, data: PairData) -> tuple[Float64, Float64]:
+    """B as the block model has it, (K, K), and how many answers there are in each of its blocks, and one more, (T,).
+
+    Of many clusters, most blocks have next to no answers: A is fitted to rates that are already drawn together.
+    """
+    n_blocks = ends.n_clusters * (ends.n_clusters + 1) // 2
+    return fit_answers(ends, data).agreement, np.bincount(ends.block, counts(data)[ends.answer], n_blocks) + 1
+
+
+def fit_columns(agreement: Float64, n_answers: Float64) -> Float64:
+    """The columns of the A, as rows (K, K), whose A'A is nearest to B (K, K), in likelihood: ``n_answers`` (T,) in each block."""
+    K = len(agreement)
     k, m = (torch.as_tensor(one) for one in np.triu_indices(K))
-    y, n = torch.as_tensor(same), torch.as_tensor(all_)
+    n = torch.as_tensor(n_answers)
+    y = n * torch.as_tensor(agreement)[k, m]
     raw = (3.0 * torch.eye(K, dtype=torch.float64)).requires_grad_()
     optimizer = torch.optim.LBFGS([raw], max_iter=STEPS, line_search_fn="strong_wolfe")
 
