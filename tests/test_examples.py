@@ -67,8 +67,8 @@ def test_criticism_tells_the_two_crowds_apart():
 
 
 WITH_EXAMPLES = [
-    "pdcc.auto.rules", "pdcc.auto.sweep", "pdcc.data.answers", "pdcc.data.pairs", "pdcc.data.reading", "pdcc.datasets", "pdcc.errors", "pdcc.estimator",
-    "pdcc.fitted", "pdcc.identifiability.ssc", "pdcc.metrics", "pdcc.models.annotation", "pdcc.oracles.families",
+    "pdcc.data.answers", "pdcc.data.pairs", "pdcc.data.reading", "pdcc.datasets", "pdcc.errors", "pdcc.estimator",
+    "pdcc.fitted", "pdcc.identifiability.ssc", "pdcc.metrics", "pdcc.models.annotation", "pdcc.oracles.families", "pdcc.select.count", "pdcc.select.sweep",
     pytest.param("pdcc.identifiability.diagnose", marks=pytest.mark.slow),
 ]  # fmt: skip
 
