@@ -89,7 +89,13 @@ def documented(thing) -> list[tuple[str, Any]]:
 
 
 # They read archives that are not part of the package.
-NEEDS_DATA = {"pdcc.datasets.cifar10n", "pdcc.datasets.labelme", "pdcc.datasets.dwug", "pdcc.datasets.data_directory"}
+NEEDS_DATA = {
+    "pdcc.datasets.cifar10n",
+    "pdcc.datasets.labelme",
+    "pdcc.datasets.photographs",
+    "pdcc.datasets.dwug",
+    "pdcc.datasets.data_directory",
+}
 
 
 @pytest.mark.parametrize("name", [n for n in pdcc.__all__ if n != "__version__"])
