@@ -43,9 +43,10 @@ def screen(labels: tuple[Ints, Ints], n_clusters: int, data: PairData) -> tuple[
 
 
 def confusion_start(form: str, labels: Ints, answers: PairData, n_clusters: int, device: torch.device) -> Tensor:
-    """What a net's confusion begins with at a partition (N,), (K, K): the columns of A as rows for "stochastic", else B."""
+    """What a net's confusion begins with at a partition (N,), (K, K): the columns of A as rows for "stochastic" and
+    "per-annotator", else B."""
     left, right = labels[answers.i], labels[answers.j]
-    if form == "stochastic":
+    if form in ("stochastic", "per-annotator"):
         block = block_number(left, right, n_clusters)
         n_blocks = n_clusters * (n_clusters + 1) // 2
         same, all_ = (np.bincount(block, w, n_blocks) for w in (counts(answers) * degree(answers), counts(answers)))
