@@ -10,8 +10,6 @@ if not (Path(__file__).parent / "models").is_dir():
 
 if TYPE_CHECKING:
     from pdcc import datasets, metrics
-    from pdcc.select.count import Selection
-    from pdcc.select.sweep import select_dropout, select_n_clusters, select_volume
     from pdcc.data.answers import PairAnswers
     from pdcc.data.pairs import PairData
     from pdcc.data.reading import ReadAnswers, read_answers
@@ -20,6 +18,8 @@ if TYPE_CHECKING:
     from pdcc.fitted import Fitted
     from pdcc.identifiability.diagnose import Diagnosis, diagnose
     from pdcc.identifiability.ssc import SSCResult, check_ssc
+    from pdcc.select.count import Selection
+    from pdcc.select.sweep import select_dropout, select_n_clusters, select_volume
 
 # Where each name is. Loaded when first used, so that `import pdcc` costs no torch.
 _HOMES = {

@@ -12,8 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 from torch import nn
 
 from pdcc.arrays import Features, Float64, Floats, Ints
-from pdcc.select.count import Selection, choose_n_clusters
-from pdcc.select.search import Preparation, prepare, search
 from pdcc.data.answers import PairAnswers, as_answers, pair_rows
 from pdcc.data.names import check_annotators, renumber
 from pdcc.data.pairs import PairData
@@ -26,6 +24,8 @@ from pdcc.pair_input import MembershipOutput
 from pdcc.refitting import Refitting
 from pdcc.rows import FeatureRows
 from pdcc.sampled import sampled
+from pdcc.select.count import Selection, choose_n_clusters
+from pdcc.select.search import Preparation, prepare, search
 from pdcc.storage.files import as_path
 from pdcc.storage.lock import claimed
 from pdcc.storage.model import check_no_answers, load_run, save_run

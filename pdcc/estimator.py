@@ -10,11 +10,11 @@ from torch import nn
 
 from pdcc import metrics
 from pdcc.arrays import RandomState
-from pdcc.select.search import Preparation, search
 from pdcc.base import PairEstimator
 from pdcc.data.columns import in_fitted_order
 from pdcc.data.pairs import PairData
 from pdcc.rows import whole
+from pdcc.select.search import Preparation, search
 from pdcc.training import Network, Oracle
 from pdcc.validation import check_device, check_features, show_progress
 

@@ -118,7 +118,9 @@ class FitReport:
         elif self.useful.held_out is None:
             to_do = "To judge it, hold answers out: validation_fraction=0.1."
         elif self.useful.worse_than_null:
-            to_do = "One rate for all pairs predicts held-out answers as well: ask more pairs before trusting any of it."
+            to_do = (
+                "One rate for all pairs predicts held-out answers as well: ask more pairs before trusting any of it."
+            )
         return f"Fitted: {what}; {self.chosen}.\n{self.useful}\n{to_do}"
 
     def _repr_html_(self) -> str:

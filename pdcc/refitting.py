@@ -9,13 +9,13 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from pdcc.arrays import Features, Float64, RandomState
-from pdcc.select.refit import Changes, check_earlier, go_on
 from pdcc.data.answers import PairAnswers
 from pdcc.data.pairs import PairData
 from pdcc.data.reading import ReadAnswers
 from pdcc.errors import PairDataError
 from pdcc.fitted import Fitted
 from pdcc.pair_input import PairInput
+from pdcc.select.refit import Changes, check_earlier, go_on
 from pdcc.training import TrainConfig
 from pdcc.validation import seed_of, show_progress
 

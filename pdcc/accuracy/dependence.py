@@ -8,8 +8,8 @@ from torch import Tensor
 
 from pdcc.accuracy.beliefs import Calibration, Judged
 from pdcc.arrays import Ints
-from pdcc.select.score import holm
 from pdcc.criticism.own_rates import beside_rates
+from pdcc.select.score import holm
 
 REPLICATES = 200
 

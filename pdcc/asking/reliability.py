@@ -8,8 +8,8 @@ from scipy.special import logsumexp
 from scipy.stats import beta, hypergeom, norm, poisson
 
 from pdcc.arrays import Bools, Float64, Ints
-from pdcc.select.score import holm
 from pdcc.data.pairs import PairData
+from pdcc.select.score import holm
 
 LEVEL = 0.9
 EVERYONE = "all"

@@ -94,7 +94,9 @@ class DeepPairClusterer(MembershipOutput, PairClusterer):
         )  # fmt: skip
         chosen = prepare(shown, config, torch.device("cpu")).chosen
         self.scaler_ = chosen.view.scaler
-        return self._train(self.scaler_(X), data, None if self.init == "own" else chosen.view.extended(chosen.labels), seed)
+        return self._train(
+            self.scaler_(X), data, None if self.init == "own" else chosen.view.extended(chosen.labels), seed
+        )
 
     def _train(self, x: Float32, data: PairData, start: Ints | None, seed: int) -> Ints:
         """Train on scaled features x (N, d); returns labels (N,). ``start`` (N,): initial labels, or None."""

@@ -9,10 +9,10 @@ from pdcc.cli.app import say
 from pdcc.cli.processes import begun, rank
 
 if TYPE_CHECKING:
-    from pdcc.select.refit import Changes
     from pdcc.data.pairs import PairData
     from pdcc.data.reading import ReadAnswers
     from pdcc.fitted import Fitted
+    from pdcc.select.refit import Changes
 
 logger = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import binom, chi2, kstest
 
-from pdcc.select.score import holm
 from pdcc.criticism.calibration import wilson
 from pdcc.grid.runner import run_grid
+from pdcc.select.score import holm
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pdcc.arrays import Features, Ints
-from pdcc.select.sweep import VOLUMES, select_volume
 from pdcc.baselines import COPKMeans, KMeans, PCKMeans
 from pdcc.baselines.cidec import CIDEC
 from pdcc.baselines.dcgmm import DCGMM
@@ -23,6 +22,7 @@ from pdcc.data.answers import PairAnswers, as_answers
 from pdcc.data.reading import ReadAnswers
 from pdcc.estimator import VanillaDCC, VolMaxDCC
 from pdcc.experiments.gaussian_mixture import PrincipalMixture
+from pdcc.select.sweep import VOLUMES, select_volume
 from pdcc.validation import check_features
 
 PREPROCESSING: dict[str, Any] = {"scale": "auto", "init": "pairs"}

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 
-from pdcc.select.sweep import VOLUMES
 from pdcc.datasets import PHOTOGRAPHS
 from pdcc.experiments import tasks as known_tasks
 from pdcc.experiments.bank import HALVES, bank_tasks
@@ -27,6 +26,7 @@ from pdcc.experiments.paper.data import PAPER_TASKS, SHORT_TRAINED_TASKS, SUPERC
 from pdcc.experiments.people import DAMAGES, people_tasks
 from pdcc.experiments.people_summary import write_people_report
 from pdcc.experiments.tables import write_report
+from pdcc.select.sweep import VOLUMES
 
 logger = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from pdcc.validation import check_matrix, check_memberships
 if TYPE_CHECKING:  # matplotlib takes half a second to import: only when something is drawn
     from matplotlib.axes import Axes
 
-    from pdcc.select.count import Selection
     from pdcc.identifiability.learning_curve import PairsForScore
+    from pdcc.select.count import Selection
 
 # Cells of more clusters than this are too small for numbers.
 _MOST_NUMBERED = 20

@@ -161,7 +161,8 @@ def left_out_nll(ends: Ends, data: PairData) -> Float64:
         x = state.L[ends.block]
         u, v = (np.bincount(ends.answer, residual * z, M) for z in (1.0, x))
         haa, hab, hbb = (
-            g[answers.r] - np.bincount(ends.answer, curvature * z, M) for g, z in zip(state.G, (1.0, x, x**2), strict=True)
+            g[answers.r] - np.bincount(ends.answer, curvature * z, M)
+            for g, z in zip(state.G, (1.0, x, x**2), strict=True)
         )
         det = haa * hbb - hab**2
         bias = bias - ((hbb * u - hab * v) / det)[ends.answer]
@@ -178,12 +179,17 @@ def _fit(ends: Ends, answers: _Answers, earlier: AnswerModel | None) -> tuple[_S
     share = ends.weight * w
     soft = len(ends.answer) > len(answers.y)
     inside = within[ends.block]
-    pooled = np.array([
-        logit(((share * y)[m].sum() + 0.5) / (share[m].sum() + 1.0)) for m in (inside, ~inside)
-    ])
+    pooled = np.array([logit(((share * y)[m].sum() + 0.5) / (share[m].sum() + 1.0)) for m in (inside, ~inside)])
     state = _State(
-        L=np.where(within, *pooled), bias=np.zeros(answers.R), slope=np.ones(answers.R), centre=pooled.copy(),
-        spread=1.0, spread_bias=0.25, spread_slope=0.1, H=np.ones(len(k)), G=np.ones((3, answers.R)),
+        L=np.where(within, *pooled),
+        bias=np.zeros(answers.R),
+        slope=np.ones(answers.R),
+        centre=pooled.copy(),
+        spread=1.0,
+        spread_bias=0.25,
+        spread_slope=0.1,
+        H=np.ones(len(k)),
+        G=np.ones((3, answers.R)),
     )
     if earlier is not None:
         state.L, state.bias, state.slope = earlier.blocks.copy(), earlier.bias.copy(), earlier.slope.copy()

@@ -19,7 +19,10 @@ GRAPH_ITEMS = 5_000  # items of a neighbour graph, and of a matrix of answers
 NEIGHBOURS = 10
 GUIDED_RUNS = 5  # runs of K-means in the directions that answers point out
 FOLDS = 4  # of the items, and of the answers
-VOLUMES = (1e-2, 1e-3)  # of a net, in the order of preference; without volume, none of the measured fits was more accurate
+VOLUMES = (
+    1e-2,
+    1e-3,
+)  # of a net, in the order of preference; without volume, none of the measured fits was more accurate
 EVERY_K = 20  # n_clusters="auto" compares every number up to here, and
 STEP_OF_K = 1.2  # beyond it each number this many times the one before
 

@@ -39,7 +39,14 @@ def look(trial: Trial, x: Items, shown: PairData, held: PairData | None) -> Usef
 
 
 def as_fitted(
-    trial: Trial, x: Items, scaler: Scaler, data: PairData, split: Split, config: TrainConfig, own: OwnParts, report: FitReport
+    trial: Trial,
+    x: Items,
+    scaler: Scaler,
+    data: PairData,
+    split: Split,
+    config: TrainConfig,
+    own: OwnParts,
+    report: FitReport,
 ) -> Fitted:
     """All that later steps need to know of a fit to ``data``, with scaled features x (N, p); config: nothing in it is left open."""
     useful = report.useful

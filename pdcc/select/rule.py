@@ -97,9 +97,7 @@ def _compared(candidates: Sequence[Evidence], data: PairData) -> tuple[Float64, 
     return nll, nll - nll[best], errors
 
 
-def _table(
-    candidates: Sequence[Evidence], nll: Float64, behind: Float64, errors: Float64, near: Ints
-) -> Rows:
+def _table(candidates: Sequence[Evidence], nll: Float64, behind: Float64, errors: Float64, near: Ints) -> Rows:
     return tuple(
         {
             "setting": one.name, "nll": float(nll[k]), "behind_best": float(behind[k]),
