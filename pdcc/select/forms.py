@@ -25,9 +25,7 @@ def screen(labels: tuple[Ints, Ints], n_clusters: int, data: PairData) -> tuple[
     are not told apart: these forms do not.
     """
     block = block_number(*labels, n_clusters)
-    w, y = counts(data), degree(data)
-    n_blocks = n_clusters * (n_clusters + 1) // 2
-    same, all_ = np.bincount(block, w * y, n_blocks), np.bincount(block, w, n_blocks)
+    same, all_ = _tally(block, n_clusters, data)
     wrong = _wrong(same, all_, n_clusters)
     columns = fit_columns(same, all_, n_clusters)
     B = columns @ columns.T
@@ -47,13 +45,18 @@ def confusion_start(form: str, labels: Ints, answers: PairData, n_clusters: int,
     "per-annotator", else B."""
     left, right = labels[answers.i], labels[answers.j]
     if form in ("stochastic", "per-annotator"):
-        block = block_number(left, right, n_clusters)
-        n_blocks = n_clusters * (n_clusters + 1) // 2
-        same, all_ = (np.bincount(block, w, n_blocks) for w in (counts(answers) * degree(answers), counts(answers)))
+        same, all_ = _tally(block_number(left, right, n_clusters), n_clusters, answers)
         found = fit_columns(same, all_, n_clusters)
     else:
         found = fit_answers(Ends.of_labels(left, right, n_clusters), replace(answers, annotator=None)).agreement
     return torch.as_tensor(found, dtype=torch.float32).to(device)
+
+
+def _tally(block: Ints, n_clusters: int, data: PairData) -> tuple[Float64, Float64]:
+    """How many answers of each block (T,) say "same", and how many there are."""
+    n_blocks, w = n_clusters * (n_clusters + 1) // 2, counts(data)
+    same, all_ = (np.bincount(block, part, n_blocks).astype(np.float64) for part in (w * degree(data), w))
+    return same, all_
 
 
 def _wrong(same: Float64, all_: Float64, K: int) -> float:

@@ -60,7 +60,7 @@ def choose(candidates: Sequence[Evidence], data: PairData) -> Choice:
     best = int(behind.argmin())
     near = np.flatnonzero(behind <= OVERRULED * errors)
     # Rounded: two ways to one partition differ in nothing but rounding, and the first of them is to be taken.
-    top = int(near[np.round([candidates[k].support for k in near], 9).argmax()])
+    top = int(near[np.round([candidates[int(k)].support for k in near], 9).argmax()])
     index = top if candidates[top].sure else best
     name, leader = candidates[index].name, candidates[best].name
     reason = f"{name} predicts left-out answers best ({nll[best]:.4f} nats each)"

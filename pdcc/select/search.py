@@ -20,8 +20,8 @@ from pdcc.inference.rows import scaled_items
 from pdcc.metrics import acc
 from pdcc.rows import FeatureRows
 from pdcc.select import numbers
-from pdcc.select.compare import Candidate, Comparison, Neighbours, Sample, View, confusion_start, scale_name
-from pdcc.select.forms import screen
+from pdcc.select.compare import Candidate, Comparison, Neighbours, Sample, View, scale_name
+from pdcc.select.forms import confusion_start, screen
 from pdcc.select.outcome import as_fitted, look
 from pdcc.select.rule import Rows, choose, choose_simplest
 from pdcc.together import Job, first_nets, train_all
@@ -76,14 +76,23 @@ def prepare(
     split = hold_out(data, config.validation_fraction, config.seed)
     sample = Sample.of(split.train(data), config.seed)
     leading = numbers.LEADING if own.network is None else None
-    scalers = [Scaler.fit(data.features, kind, leading) for kind in scalings(sample.answers.features, config.scale)]
+    scalers = [
+        Scaler.fit(data.features, kind, leading) for kind in scalings(np.asarray(sample.answers.features), config.scale)
+    ]
     views = [
         View(scaled_items(data.features, scaler, device), sample.rows, scaler, config.n_clusters, config.seed)
         for scaler in scalers
     ]
     with tqdm(desc="choose a partition", disable=not progress, leave=False) as bar:
         comparison = Comparison(
-            sample, config, own, len(data.annotator_names), Neighbours.of(sample, config.seed), progress, checkpoints, bar
+            sample,
+            config,
+            own,
+            len(data.annotator_names),
+            Neighbours.of(sample, config.seed),
+            progress,
+            checkpoints,
+            bar,
         )
         if config.init == "random":
             return Preparation(split, comparison, comparison.random(views[0]), "as asked for", ())
@@ -93,14 +102,14 @@ def prepare(
         candidates = _partitions(comparison, views, config)
     choice = choose([one.evidence for one in candidates], sample.answers)
     found, reason = candidates[choice.index], choice.reason
-    if found.view is None:
+    if found.scaled is None:
         found = min((one for one in candidates if one.start == PLAIN), key=_nll)
         reason = (
             "no partition predicts left-out answers better than one rate for all pairs, so K-means is kept: "
             "ask more pairs, or fewer clusters"
         )
         logger.warning("Answers say nothing of the clusters: %s.", reason)
-    settled = candidates[choice.index].view is None or choice.overruled or found.own_answers
+    settled = candidates[choice.index].scaled is None or choice.overruled or found.own_answers
     return Preparation(split, comparison, found, reason, choice.table, settled)
 
 
@@ -176,7 +185,9 @@ def search(
         useful=useful,
     )
     logger.debug(str(report))
-    return as_fitted(best, view.x, view.scaler, data, at.split, config.settled(plan.spec, view.scaler.kind), own, report)
+    return as_fitted(
+        best, view.x, view.scaler, data, at.split, config.settled(plan.spec, view.scaler.kind), own, report
+    )
 
 
 @dataclass(frozen=True)
@@ -202,7 +213,7 @@ def _plan(at: Preparation, config: TrainConfig, oracle: Oracle | None) -> Plan:
     reasons, compared = [at.reason], at.compared
     if free and begin.ends is None:
         form = "stochastic"
-    elif free:
+    elif free and begin.ends is not None:
         form, choice = screen(begin.ends, K, answers)
         compared += choice.table
         reasons.append(choice.reason)
@@ -223,7 +234,7 @@ def _plan(at: Preparation, config: TrainConfig, oracle: Oracle | None) -> Plan:
         net = nets[choice.index]
     else:
         net = nets[0]
-    plan = replace(plan, chosen=net, spec=net.spec, epochs=net.epochs if automatic else None)
+    plan = replace(plan, chosen=net, spec=net.spec or plan.spec, epochs=net.epochs if automatic else None)
     if free and begin.start is not None:
         choice = choose([begin.evidence, net.evidence], answers)
         compared += choice.table
