@@ -23,10 +23,9 @@ import numpy as np
 PARTS = {
     "training": ("pdcc.training", "fit"),
     "training at once": ("pdcc.together", "fit_together"),
-    "cutting and joining": ("pdcc.auto.initialise", "rearranged"),
     "warm starts": ("pdcc.training", "warm_start"),
-    "mixtures": ("pdcc.auto.initialise", "mixture"),
-    "K-means": ("pdcc.auto.initialise", "kmeans"),
+    "mixtures": ("pdcc.select.starts", "mixture"),
+    "K-means": ("pdcc.select.starts", "kmeans"),
 }
 WRONG = 0.1
 

@@ -9,13 +9,17 @@ import numpy as np
 from tqdm.auto import tqdm
 
 from pdcc import PairData, metrics
-from pdcc.auto.initialise import STARTS, Partitioner
 from pdcc.data.scaling import Scaler
 from pdcc.data.splits import split
 from pdcc.experiments import tasks
+from pdcc.select.starts import Partitioner
+from pdcc.training import Shape, Source, Start
 
 TASKS = ("cifar10n-clean", "cifar10n-aggre", "cifar10n-random1", "cifar10n-worse")
 HELD_OUT = 0.1
+STARTS = [
+    Start(source, shape) for source in Source for shape in Shape if (source, shape) != (Source.ANSWERS, Shape.NONE)
+]
 
 
 def start_accuracies(task: str, trial: int, seed: int) -> list[float]:
@@ -24,7 +28,7 @@ def start_accuracies(task: str, trial: int, seed: int) -> list[float]:
     data = PairData.from_arrays(problem.X, problem.pairs, problem.similar)
     shown = split(data, HELD_OUT, own_seed).train(data)
     way = Partitioner(Scaler.fit(data.features, "unit")(data.features), problem.n_clusters, own_seed)
-    return [metrics.acc(problem.truth[0], way.make(kind, shown)) for kind in STARTS]
+    return [metrics.acc(problem.truth[0], way.make(start, shown).labels) for start in STARTS]
 
 
 def main() -> None:
@@ -33,7 +37,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--trials", type=int, default=5)
     args = parser.parse_args()
-    print(f"| ACC of the start, seed {args.seed} | {' | '.join(STARTS)} |\n|{' --- |' * (len(STARTS) + 1)}")
+    print(f"| ACC of the start, seed {args.seed} | {' | '.join(map(str, STARTS))} |\n|{' --- |' * (len(STARTS) + 1)}")
     for task in TASKS:
         trials = tqdm(range(args.trials), desc=task, leave=False)
         found = np.array([start_accuracies(task, t, args.seed) for t in trials])

@@ -18,10 +18,10 @@ import torch
 
 from pdcc import VanillaDCC, VolMaxDCC
 from pdcc.annotators import answer_through, draw_pairs, mixed_annotators
-from pdcc.select.sweep import select_volume
 from pdcc.baselines import COPKMeans, KMeans, PCKMeans
 from pdcc.baselines.cidec import CIDEC
 from pdcc.baselines.dcgmm import DCGMM
+from pdcc.select.sweep import select_volume
 
 RECORD = Path(__file__).with_name("golden.json")
 SEEDS = (0, 1, 2)

@@ -17,7 +17,7 @@ from pdcc.inference.variational import SampleStatus
 from pdcc.posterior.squeeze import IdentifiedSet
 from pdcc.report.collect import draw
 from pdcc.report.content import Facts, Looks, ReportContent
-from pdcc.training import Specification
+from pdcc.training import Source, Specification, Start
 
 # Markup, quotes that would end an attribute, addresses that run, formulas, mathematics, and characters that steer a screen.
 HOSTILE = (
@@ -92,12 +92,12 @@ def made_content(
         }
     )  # fmt: skip
     suggested = pd.DataFrame({"i": i[:40], "j": j[:40], "gain": rng.random(40), "chosen_by": words[-1], "probability": rng.random(40)})  # fmt: skip
-    useful = Usefulness(0.24, 0.33, 0.29, (30, 30), 0.6, 0.04, ("A cluster is empty.",), "K-means was kept.")
+    useful = Usefulness(0.24, 0.29, (30, 30), 0.6, 0.04, ("A cluster is empty.",))
     compared = tuple(
         {"setting": f"setting {k}", "nll": 0.3, "behind_best": 0.0, "standard_error": 0.0} for k in range(3)
     )
     fit = FitReport(
-        HeldOut.PAIRS, 40, (), 80, "unit scale", "grouped", 3, compared, Specification("sigmoid", 0.01, 0.0), "it predicts best", useful
+        HeldOut.PAIRS, 40, (), 80, "unit scale", Start(Source.GUIDED), False, 3, compared, Specification("sigmoid", 0.01, 0.0), "it predicts best", useful
     )  # fmt: skip
     history = tuple({"epoch": float(e), "loss": 1 / e, "held_out": 1.1 / e, "log_volume": -e} for e in range(1, 6))
     p = rng.random(200)

@@ -46,7 +46,7 @@ def test_what_goes_wrong_while_reading_ahead_is_raised_by_the_fit(monkeypatch):
     data = PairData.from_arrays(X, pairs, similar)
     est = VolMaxDCC(3, confusion="stochastic", volume=0.01, **QUICKLY)
     prepared = est.prepare(data)
-    source, count = prepared.routes[0].x, iter(range(10**6))
+    source, count = prepared.chosen.view.x, iter(range(10**6))
     read = source.read
 
     def breaks(numbers):

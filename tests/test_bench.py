@@ -10,12 +10,12 @@ from helpers import make_blobs
 from typer.testing import CliRunner
 
 from pdcc import VanillaDCC, datasets
-from pdcc.select.count import Selection
 from pdcc.cli import app
 from pdcc.datasets import Judgments
 from pdcc.experiments import cells, compare, methods, presets, tables, tasks, wording
 from pdcc.experiments.paper.published import published
 from pdcc.metrics import membership_mse
+from pdcc.select.count import Selection
 from pdcc.storage.provenance import source_hash
 
 

@@ -12,10 +12,10 @@ from scipy.stats import norm
 from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from pdcc.annotators import answer_by_labels, answer_through, draw_pairs
-from pdcc.select.score import holm
 from pdcc.criticism import check_calibration, check_loo, check_predictive, run_calibration, run_loo, run_predictive
 from pdcc.criticism.calibration import wilson
 from pdcc.plots import plot_calibration, plot_loo, plot_predictive
+from pdcc.select.score import holm
 
 matplotlib.use("Agg")
 from matplotlib import pyplot as plt

@@ -14,7 +14,6 @@ from helpers import DEEP, make_blobs
 from sklearn.base import clone
 
 from pdcc.annotators import answer_by_labels, draw_pairs
-from pdcc.auto.initialise import scaled_start
 from pdcc.baselines.cidec import CIDEC
 from pdcc.baselines.dcgmm import DCGMM
 from pdcc.baselines.deep import label_moments
@@ -28,6 +27,7 @@ from pdcc.errors import ArtifactError
 from pdcc.inference.pretrain import PretrainConfig, pretrain
 from pdcc.metrics import acc
 from pdcc.models.baselines.autoencoder import Autoencoder
+from pdcc.select.search import prepare
 from pdcc.storage.files import save_state
 
 EACH = pytest.mark.parametrize("baseline", [DCGMM, CIDEC, SpherePair])
@@ -142,14 +142,18 @@ def test_early_stopping_keeps_the_epoch_that_predicts_held_out_pairs_best(baseli
 
 @EACH
 @pytest.mark.parametrize("shift", [0, 1])
-def test_a_given_start_is_where_training_sets_out_from(baseline, shift, blobs, monkeypatch):
-    data = data_of(blobs)
-    scaler, start = scaled_start(data.features, data, 3, scale=None, init="pairs", seed=0)
-    start = dataclasses.replace(start, labels=(start.labels + shift) % 3)
-    monkeypatch.setattr("pdcc.baselines.deep.scaled_start", lambda *_, **__: (scaler, start))
-    found = fitted(baseline, blobs, init="pairs", epochs=1, lr=1e-9)
-    # Cluster k is label k whatever the labels' order; a start of the baseline's own has one order.
-    assert np.mean(found.labels_ == start.labels) >= 0.9
+def test_training_begins_at_the_chosen_partition(baseline, shift, blobs, monkeypatch):
+    chosen = []
+
+    def shifted(*args):
+        found = prepare(*args)
+        chosen.append((found.chosen.labels + shift) % 3)
+        return dataclasses.replace(found, chosen=dataclasses.replace(found.chosen, labels=chosen[-1]))
+
+    monkeypatch.setattr("pdcc.baselines.deep.prepare", shifted)
+    found = fitted(baseline, blobs, scale=None, init="pairs", epochs=1, lr=1e-9)
+    # Cluster k is label k whatever the labels' order; a partition of the baseline's own has one order.
+    assert np.mean(found.labels_ == chosen[0]) >= 0.9
 
 
 @EACH

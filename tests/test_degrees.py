@@ -9,17 +9,17 @@ import pytest
 import torch
 
 from pdcc import PairAnswers, PairData, PairDataError, VolMaxDCC, select_volume
-from pdcc.auto.initialise import Partitioner
-from pdcc.auto.signals import answer_counts, evidence, partition_nll
 from pdcc.baselines import KMeans, PCKMeans
 from pdcc.criticism import run_loo
 from pdcc.inference import PairTensors
 from pdcc.inference.ensemble import _weights, bootstrap_weights
 from pdcc.inference.predict import probe
 from pdcc.models import AnnotationModel, Membership, StochasticConfusion
+from pdcc.select.blockmodel import Ends, block_counts, fit_answers, left_out_nll
+from pdcc.select.starts import Partitioner, two_rate_evidence
 from pdcc.storage import run as runs
 from pdcc.storage.lock import claimed
-from pdcc.training import tensors
+from pdcc.training import Shape, Source, Start, tensors
 
 SMALL = {"hidden": (16,), "epochs": 3, "progress": False, "random_state": 0, "device": "cpu"}
 FIXED = SMALL | {"confusion": "stochastic", "volume": 1e-2, "scale": "standard", "init": "kmeans"}
@@ -184,23 +184,40 @@ def test_what_cannot_be_meant_is_refused(changes, words):
         PairAnswers.from_arrays(3, [[0, 1], [1, 2]], [1, 0], soft="yes")
 
 
-def test_starts_are_chosen_by_weighted_answers_of_degrees(noisy_blobs):
+def test_partitions_are_made_and_compared_by_weighted_answers_of_degrees(noisy_blobs):
     X, a = noisy_blobs.X, noisy_blobs.answers
     counts = 1 + np.arange(len(a.similar)) % 3
     once = PairData.from_arrays(X, a.pairs, a.similar, weights=counts)
     twice = PairData.from_arrays(X, np.repeat(a.pairs, counts, 0), np.repeat(a.similar, counts))
     plain = PairData.from_arrays(X, a.pairs, a.similar)
     labels = noisy_blobs.y
-    np.testing.assert_allclose(answer_counts(labels, 3, once), answer_counts(labels, 3, twice))
-    assert evidence(labels, once) == pytest.approx(evidence(labels, twice))
-    assert evidence(labels, once) != pytest.approx(evidence(labels, plain))
-    assert partition_nll(labels, plain, once).mean() == pytest.approx(partition_nll(labels, plain, twice).mean())
+    np.testing.assert_allclose(block_counts(labels, 3, once), block_counts(labels, 3, twice))
+    assert two_rate_evidence(labels, once) == pytest.approx(two_rate_evidence(labels, twice))
+    assert two_rate_evidence(labels, once) != pytest.approx(two_rate_evidence(labels, plain))
+    rates = [fit_answers(ends_of(labels, data), data).agreement for data in (once, twice, plain)]
+    np.testing.assert_allclose(rates[0], rates[1], atol=1e-9)
+    assert np.abs(rates[0] - rates[2]).max() > 1e-3
     way = Partitioner(X, 3, 0)
     np.testing.assert_allclose(abs(way.embed(once)), abs(way.embed(twice)), atol=1e-6)
-    for kind in ("guided, own shapes", "grouped"):
-        np.testing.assert_array_equal(way.make(kind, once), way.make(kind, twice))
+    for start in (Start(source, shape) for source in Source for shape in Shape):
+        np.testing.assert_array_equal(way.make(start, once).labels, way.make(start, twice).labels)
     halves = PairData.from_arrays(X, a.pairs, np.where(np.arange(600) < 300, a.similar, 0.5), soft=True)
-    assert answer_counts(labels, 3, halves)[:, 0, 0].sum() == answer_counts(labels, 3, plain)[:, 0, 0].sum()
+    assert block_counts(labels, 3, halves)[:, 0, 0].sum() == block_counts(labels, 3, plain)[:, 0, 0].sum()
+
+
+def test_a_soft_answer_is_scored_as_both_answers_by_degrees(noisy_blobs):
+    """The same model of answers: its nats of an answer at .7 lie between those of the two words."""
+    X, a = noisy_blobs.X, noisy_blobs.answers
+    soft = np.where(a.similar, 0.7, 0.3)
+    data = PairData.from_arrays(X, a.pairs, soft, soft=True)
+    nll = left_out_nll(ends_of(noisy_blobs.y, data), data)
+    entropy = -0.7 * np.log(0.7) - 0.3 * np.log(0.3)
+    assert nll.min() >= entropy - 1e-6  # soft= is kept in float32
+    assert nll.mean() < np.log(2)
+
+
+def ends_of(labels, data):
+    return Ends.of_labels(labels[data.i], labels[data.j], 3)
 
 
 def test_a_fit_probes_and_bootstraps_by_weights(given, fitted):

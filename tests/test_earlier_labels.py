@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from pdcc.auto import again
 from pdcc.cli.again import _accuracy
+from pdcc.select.refit import Changes
 
 
 def test_labels_that_stayed_get_one_estimate(monkeypatch):
@@ -19,7 +19,7 @@ def test_labels_that_stayed_get_one_estimate(monkeypatch):
 
     monkeypatch.setattr("pdcc.accuracy.estimate.judge_labels", judge)
     labels = np.array([0, 1, 1])
-    stayed = again.Changes(4, 2, 3, 0, labels, labels, None, None)
+    stayed = Changes(4, 2, 3, 0, labels, labels, None, None)
     said = _accuracy((70, None), (80, None), stayed)
     assert said.endswith("estimate: the same labels, now judged by more answers: 80 %.")
     assert judged == [80]

@@ -16,9 +16,9 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from pdcc import ArtifactError, PairDataError, VanillaDCC, VolMaxDCC, metrics
-from pdcc.auto.initialise import STARTS, name_of
 from pdcc.inference import PairTensors
 from pdcc.storage.model import load_run, save_run
+from pdcc.training import Shape, Source, Start
 
 QUICK = {
     "hidden": (16,),
@@ -96,18 +96,26 @@ def test_random_state_fixes_everything(noisy_blobs):
 def test_auto_says_what_it_chose_and_why(noisy_blobs):
     a = noisy_blobs.answers
     est = VolMaxDCC(3, **(QUICK | {"init": "pairs", "scale": "auto"})).fit(noisy_blobs.X, a.pairs, a.similar)
-    told = json.loads(json.dumps(est.report_.to_dict()))
-    assert told["held_out"] == "pairs"
-    assert told["n_held_out"] == 60
-    rows = [row["setting"] for row in told["compared"]]
-    assert rows[: len(STARTS)] == [f"standard scale, {name_of(kind)}" for kind in STARTS]
-    assert [row.split(",")[0] for row in rows[len(STARTS) :]] == ["confusion pooled", "confusion none"]
-    assert min(told["compared"][len(STARTS) :], key=lambda row: row["nll"])["behind_best"] == 0
-    assert str(est.report_.chosen) in told["reason"]
-    assert told["start"] in rows
-    assert told["n_new"] > 0
-    assert len(str(est.report_).splitlines()) == 3
-    assert type(est.report_).from_dict(told).to_dict() == est.report_.to_dict()
+    report = est.report_
+    body = json.loads(json.dumps(report.to_dict()))
+    assert body["held_out"] == "pairs"
+    assert body["n_held_out"] == 60
+    assert body["n_compared"] == len(a.similar) - 60
+    rows = [row["setting"] for row in body["compared"]]
+    assert rows[0] == "one rate for all pairs"
+    for scaling in ("standard", "unit"):
+        assert f"{scaling} scale, {Start(Source.KMEANS)}" in rows
+        assert f"{scaling} scale, {Start(Source.GUIDED)}" in rows
+    for shape in (Shape.SHARED, Shape.OWN):
+        assert any(row.endswith(str(Start(Source.GRAPH, shape))) for row in rows)
+    assert {f"confusion {form}" for form in ("none", "stochastic", "pooled")} <= set(rows)
+    for row in body["compared"]:
+        assert row["behind_best"] >= 0
+        assert np.isfinite(row["nll"])
+    assert report.begun in rows
+    assert f"confusion {report.chosen.confusion}" in report.reason
+    assert len(str(report).splitlines()) == 3
+    assert type(report).from_dict(body) == report
 
 
 def test_annotators_are_held_out_whole(noisy_blobs):
@@ -293,7 +301,7 @@ def test_a_handful_of_pairs(n_pairs):
     similar = np.array([1, 0, 1, 1, 0, 0, 0, 0])[:n_pairs]
     est = VolMaxDCC(3, epochs=2, hidden=(8,), random_state=0).fit(X, pairs, similar)
     assert np.isfinite(est.memberships_).all()
-    assert "too few answers to choose by" in est.report_.reason
+    assert "too few answers to compare partitions by" in est.report_.reason
 
 
 class FromLabelsVolMaxDCC(FromLabels, VolMaxDCC):

@@ -67,8 +67,8 @@ def test_criticism_tells_the_two_crowds_apart():
 
 
 WITH_EXAMPLES = [
-    "pdcc.auto.rules", "pdcc.auto.sweep", "pdcc.data.answers", "pdcc.data.pairs", "pdcc.data.reading", "pdcc.datasets", "pdcc.errors", "pdcc.estimator",
-    "pdcc.fitted", "pdcc.identifiability.ssc", "pdcc.metrics", "pdcc.models.annotation", "pdcc.oracles.families",
+    "pdcc.data.answers", "pdcc.data.pairs", "pdcc.data.reading", "pdcc.datasets", "pdcc.errors", "pdcc.estimator",
+    "pdcc.fitted", "pdcc.identifiability.ssc", "pdcc.metrics", "pdcc.models.annotation", "pdcc.oracles.families", "pdcc.select.count", "pdcc.select.sweep",
     pytest.param("pdcc.identifiability.diagnose", marks=pytest.mark.slow),
 ]  # fmt: skip
 
@@ -89,7 +89,13 @@ def documented(thing) -> list[tuple[str, Any]]:
 
 
 # They read archives that are not part of the package.
-NEEDS_DATA = {"pdcc.datasets.cifar10n", "pdcc.datasets.labelme", "pdcc.datasets.dwug", "pdcc.datasets.data_directory"}
+NEEDS_DATA = {
+    "pdcc.datasets.cifar10n",
+    "pdcc.datasets.labelme",
+    "pdcc.datasets.photographs",
+    "pdcc.datasets.dwug",
+    "pdcc.datasets.data_directory",
+}
 
 
 @pytest.mark.parametrize("name", [n for n in pdcc.__all__ if n != "__version__"])

@@ -9,12 +9,12 @@ import pytest
 from helpers import make_blobs, pdcc
 
 from pdcc import PairAnswers, PairData, VolMaxDCC
-from pdcc.auto import again
-from pdcc.auto.again import _put_back
 from pdcc.data.joining import UNNAMED, joined
 from pdcc.data.splits import HeldOut, Split, extended, hold_out
 from pdcc.errors import PairDataError
 from pdcc.inference import svi
+from pdcc.select import refit
+from pdcc.select.refit import _put_back
 from pdcc.storage import run as runs
 from pdcc.training import Trial
 
@@ -98,14 +98,14 @@ def test_numbers_stay_even_if_training_swaps_clusters(blobs, monkeypatch):
     X, pairs, similar, who = blobs
     est = fitted(blobs)
     before = est.predict(X)
-    train = again.Trainer.train
+    train = refit.Trainer.train
 
     def swapping(*args, **options):
         trial = train(*args, **options)
         assert _put_back(trial, np.array([1, 2, 0]))
         return trial
 
-    monkeypatch.setattr(again.Trainer, "train", swapping)
+    monkeypatch.setattr(refit.Trainer, "train", swapping)
     est.refit(X, pairs, similar, who)
     assert (est.predict(X) == before).mean() > 0.9
     assert not est.changes_.renumbered
@@ -237,7 +237,7 @@ def test_the_command_goes_on(made, capsys, tmp_path):
     assert " labels moved" in said.out
     assert "Labels that are right, by a quick estimate: " in said.out
     assert " before, " in said.out or "the same labels, now judged by more answers" in said.out
-    assert "from an earlier fit; confusion pooled, volume 0," in said.out
+    assert "K-means; confusion pooled, volume 0," in said.out
     assert (made / "run" / "run.json").read_bytes() == before
     data = runs.read_data(tmp_path / "run2")
     assert len(data) == 200 + n_added

@@ -7,9 +7,6 @@ import torch
 from typer.testing import CliRunner
 
 from pdcc import PairData, VanillaDCC, VolMaxDCC, read_answers, rows
-from pdcc.auto import large
-from pdcc.auto.initialise import STARTS, Partitioner
-from pdcc.auto.n_clusters import choose_n_clusters
 from pdcc.baselines import PCKMeans
 from pdcc.cli import app
 from pdcc.data.io import read_features
@@ -19,8 +16,13 @@ from pdcc.errors import PairDataError
 from pdcc.identifiability import diagnose as diagnosing
 from pdcc.inference import PairTensors
 from pdcc.inference.rows import RowSource, scaled_items
+from pdcc.metrics import acc
 from pdcc.rows import FeatureRows
 from pdcc.sampled import sampled
+from pdcc.select import numbers
+from pdcc.select.compare import Sample, View
+from pdcc.select.count import choose_n_clusters
+from pdcc.training import Shape, Source, Start
 from pdcc.validation import check_features
 
 N, D, M = 300, 6, 1500
@@ -80,13 +82,11 @@ def test_no_more_than_a_few_rows_are_ever_asked_for(monkeypatch, init):
     X, pairs, similar = world()
     monkeypatch.setattr(rows, "LARGEST_IN_MEMORY", 64)
     most = 128  # rows of a chunk, and of a batch of 64 pairs
-    for module in (rows, large):
-        monkeypatch.setattr(module, "ROWS_AT_ONCE", most)
+    for module in ("pdcc.rows", "pdcc.inference.rows", "pdcc.inference.predict", "pdcc.select.compare"):
+        monkeypatch.setattr(f"{module}.ROWS_AT_ONCE", most)
     monkeypatch.setattr(rows.blocks_of, "__defaults__", (most,))
-    monkeypatch.setattr("pdcc.inference.predict.ROWS_AT_ONCE", most)
     monkeypatch.setattr(rows, "SAMPLED_ITEMS", most)
-    monkeypatch.setattr("pdcc.auto.initialise.TRIAL_ITEMS", most)
-    monkeypatch.setattr("pdcc.auto.mixture.TRIAL_ITEMS", most)
+    monkeypatch.setattr(numbers, "SAMPLE", most)
     seen = OnlyRows(X, most)
     est = VanillaDCC(3, batch_size=64, **QUICKLY | {"init": init}).fit(seen, pairs, similar)
     assert 64 < seen.largest <= most
@@ -96,31 +96,48 @@ def test_no_more_than_a_few_rows_are_ever_asked_for(monkeypatch, init):
     assert est.predict(seen).tolist() == est.labels_.tolist()
 
 
-def test_every_start_of_streamed_items_is_that_of_items_in_memory(tiny):
+STARTS = [
+    Start(source, shape) for source in Source for shape in Shape if (source, shape) != (Source.ANSWERS, Shape.NONE)
+]
+
+
+def test_every_partition_of_streamed_items_is_that_of_items_in_memory(tiny):
     X, pairs, similar = world()
     data = PairData.from_arrays(X, pairs, similar)
     scaler = Scaler.fit(X, "unit")
     source = scaled_items(data.features, scaler, torch.device("cpu"))
     assert isinstance(source, RowSource)
-    streamed, whole = Partitioner(source, 3, 0), Partitioner(scaler(X), 3, 0)
-    a, b = streamed.make_all(data), whole.make_all(data)
-    assert all((a[kind] == b[kind]).mean() > 0.99 for kind in STARTS)
-    assert (streamed.make("constrained", data) == whole.make("constrained", data)).mean() > 0.99
+    streamed, whole = (View(x, np.arange(N), scaler, 3, 0) for x in (source, torch.as_tensor(scaler(X))))
+    for start in STARTS:
+        a, b = (view.extended(view.way.make(start, data).labels) for view in (streamed, whole))
+        assert (a == b).mean() > 0.99, start
 
 
-def test_starts_by_samples_find_the_clusters_too(monkeypatch):
+@pytest.mark.parametrize("large", [False, True], ids=["in memory", "streamed"])
+def test_partitions_of_a_sample_are_extended_to_all_items(monkeypatch, large):
+    if large:
+        monkeypatch.setattr(rows, "LARGEST_IN_MEMORY", 64)
+    monkeypatch.setattr(numbers, "SAMPLE", 200)
     X, pairs, similar = world()
     data = PairData.from_arrays(X, pairs, similar)
-    x = Scaler.fit(X, "standard")(X)
-    monkeypatch.setattr(rows, "SAMPLED_ITEMS", 100)
-    monkeypatch.setattr(large, "START_ANSWERS", 900)
-    monkeypatch.setattr(large, "CONSTRAINED_ITEMS", 120)
-    way = Partitioner(x, 3, 0)
-    assert way.components.dtype == np.float32
-    for kind, labels in (way.make_all(data) | {"constrained": way.make("constrained", data)}).items():
-        table = np.zeros((3, 3))
-        np.add.at(table, (labels, np.arange(N) % 3), 1)
-        assert table.max(axis=0).sum() > 0.75 * N, kind  # a third by chance; all of it finds .9
+    sample = Sample.of(data, 0)
+    assert len(sample.rows) == 200
+    scaler = Scaler.fit(data.features, "standard")
+    view = View(scaled_items(data.features, scaler, torch.device("cpu")), sample.rows, scaler, 3, 0)
+    for start in STARTS:
+        labels = view.extended(view.way.make(start, sample.answers).labels)
+        assert labels.shape == (N,)
+        assert acc(np.arange(N) % 3, labels) > 0.75, start  # a third by chance; all of it finds .9
+
+
+def test_graphs_and_matrices_of_answers_are_made_of_few_items_alone(monkeypatch):
+    X, pairs, similar = world()
+    data = PairData.from_arrays(X, pairs, similar)
+    monkeypatch.setattr(numbers, "GRAPH_ITEMS", N - 1)
+    est = VolMaxDCC(3, **QUICKLY | {"init": "pairs"})
+    compared = [row["setting"] for row in est.prepare(data).compared]
+    assert not [row for row in compared if str(Start(Source.GRAPH)) in row or str(Start(Source.ANSWERS)) in row]
+    assert [row for row in compared if str(Start(Source.GUIDED, Shape.OWN)) in row]
 
 
 def test_a_bad_number_is_found_with_its_row(tiny):
@@ -213,14 +230,14 @@ def test_clusters_of_streamed_items_are_counted(tiny):
     X, pairs, similar = world()
     found = choose_n_clusters(PairData.from_arrays(X, pairs, similar), (2, 3, 4))
     assert found.value == 3
-    assert "means little" not in found.reason
+    assert "hardly tell" not in found.reason
 
 
-def test_a_number_of_clusters_that_answers_do_not_bear_out_is_said_to_mean_little():
+def test_a_number_of_clusters_that_answers_cannot_tell_is_called_so():
     rng = np.random.default_rng(0)
     pairs = rng.integers(120, size=(400, 2))
     data = PairData.from_arrays(rng.normal(size=(120, 4)), pairs, rng.random(400) < 0.3)
-    assert "means little" in choose_n_clusters(data, (2, 3, 4)).reason
+    assert "hardly tell how many" in choose_n_clusters(data, range(2, 10)).reason
 
 
 def test_more_answers_go_on_from_a_streamed_fit(tiny):

@@ -31,7 +31,7 @@ FLOW = (
     ("together",),
     ("fitted",),
     ("sampled",),
-    ("auto",),
+    ("select",),
     ("estimator", "base", "refitting"),
     ("posterior",),
     ("criticism",),
@@ -176,22 +176,22 @@ def test_every_room_is_lived_in():
 
 
 PLANTED = {
-    "at the top": ("from pdcc.auto.search import search\n", "", "pdcc.auto.search"),
-    "as a module": ("import pdcc.auto.search\n", "", "pdcc.auto.search"),
-    "a module by name": ("from pdcc.auto import search\n", "", "pdcc.auto.search"),
-    "a package": ("from pdcc import auto\n", "", "pdcc.auto"),
-    "in a function": ("def late():\n    from pdcc.auto.search import search\n", "late", "pdcc.auto.search"),
+    "at the top": ("from pdcc.select.search import search\n", "", "pdcc.select.search"),
+    "as a module": ("import pdcc.select.search\n", "", "pdcc.select.search"),
+    "a module by name": ("from pdcc.select import search\n", "", "pdcc.select.search"),
+    "a package": ("from pdcc import select\n", "", "pdcc.select"),
+    "in a function": ("def late():\n    from pdcc.select.search import search\n", "late", "pdcc.select.search"),
     "in a method": (
-        "class A:\n    async def late(self):\n        if self:\n            import pdcc.auto\n",
+        "class A:\n    async def late(self):\n        if self:\n            import pdcc.select\n",
         "A.late",
-        "pdcc.auto",
+        "pdcc.select",
     ),
     "for type checkers": (
-        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pdcc.auto.search import search\n",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from pdcc.select.search import search\n",
         "",
-        "pdcc.auto.search",
+        "pdcc.select.search",
     ),
-    "by way of pdcc's table": ("from pdcc import search\n", "", "pdcc.auto.search"),
+    "by way of pdcc's table": ("from pdcc import search\n", "", "pdcc.select.search"),
     "of a package beside pdcc": ("from pdcc.models.net import x\n", "", "pdcc.models.net"),
 }
 
@@ -200,9 +200,9 @@ PLANTED = {
 def test_a_planted_import_is_found(plant, tmp_path):
     """A small tree that keeps to the flow, and one line in it that does not."""
     files = {
-        "pdcc/__init__.py": "if TYPE_CHECKING:\n    from pdcc.auto.search import search\n",
-        "pdcc/auto/__init__.py": "",
-        "pdcc/auto/search.py": "import numpy\nfrom pdcc.baselines.kmeans import kmeans\nsearch = kmeans\n",
+        "pdcc/__init__.py": "if TYPE_CHECKING:\n    from pdcc.select.search import search\n",
+        "pdcc/select/__init__.py": "",
+        "pdcc/select/search.py": "import numpy\nfrom pdcc.baselines.kmeans import kmeans\nsearch = kmeans\n",
         "pdcc/baselines/__init__.py": "",
         "pdcc/baselines/kmeans.py": "kmeans = 1\n",
         "models/__init__.py": "",

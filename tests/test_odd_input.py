@@ -13,6 +13,7 @@ from pdcc.baselines import KMeans
 from pdcc.cli import main
 from pdcc.data.io import read_features, read_table
 from pdcc.errors import PairDataError
+from pdcc.training import Source, Start
 from pdcc.validation import check_count, check_device, check_features, check_matrix, check_number, check_similar
 
 X = np.random.default_rng(0).normal(size=(6, 3))
@@ -203,8 +204,8 @@ def test_numbers_too_large_to_be_squared_are_refused_and_scaled_ones_are_not(siz
 def test_answers_about_one_pair_alone_are_fitted_or_refused_in_words():
     est = VolMaxDCC(2, epochs=2, hidden=(4,), random_state=0).fit(X, [[0, 1]] * 10, [1, 0] * 5)
     assert np.isfinite(est.memberships_).all()
-    assert est.report_.start_kind == "plain"
-    with pytest.raises(PairDataError, match="pairs: expected answers about at least"):
+    assert est.report_.start == Start(Source.KMEANS)
+    with pytest.raises(PairDataError, match="pairs: expected enough answers of both kinds to count clusters by"):
         VolMaxDCC("auto").fit(X, [[0, 1]] * 10, [1, 0] * 5)
     assert KMeans(2, random_state=0).fit(X, [[0, 1]] * 10, [1, 0] * 5).labels_.shape == (6,)
 

@@ -117,8 +117,8 @@ def test_every_section_says_what_it_should(page, content):
     assert "The 300 most doubtful of 400 answers" in words(page, "doubtful")
     assert "by chance" in words(page, "calibration")
     fit = words(page, "fit")
-    assert "Chosen: unit scale; confusion sigmoid, volume 0.01" in fit
-    assert "A cluster is empty. K-means was kept." in fit
+    assert "Chosen: unit scale, K-means in directions that answers point out; confusion sigmoid, volume 0.01" in fit
+    assert "A cluster is empty." in fit
     assert "setting 2" in fit
     following = words(page, "next")
     assert "Going on pays." in following

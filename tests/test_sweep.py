@@ -7,10 +7,10 @@ from sklearn.base import BaseEstimator
 
 from pdcc import PairData, VanillaDCC, VolMaxDCC, plots, select_dropout, select_n_clusters, select_volume
 from pdcc.annotators import draw_pairs, worker_pairs
-from pdcc.auto.initialise import make_start
-from pdcc.auto.rules import standard_error
-from pdcc.auto.sweep import HELD_OUT
 from pdcc.data.splits import split
+from pdcc.select.score import standard_error
+from pdcc.select.search import prepare
+from pdcc.select.sweep import HELD_OUT
 
 SMALL = {"hidden": (16,), "dropout": 0.0, "init": "kmeans", "scale": "standard", "partition_weight": 0.0, "epochs": 8}
 
@@ -114,14 +114,10 @@ def test_answers_about_one_new_item_count_as_one():
     data = PairData.from_arrays(Y[:, None], PAIRS, SIMILAR)
     kept = split(data, HELD_OUT, 0, by="items")
     train, test = kept.train(data), kept.test(data)
-    known = set(train.i.tolist()) | set(train.j.tolist())
-    groups, numbers = [], {}
-    for row, ends in enumerate(zip(test.i.tolist(), test.j.tolist(), strict=True)):
-        new = [item for item in ends if item not in known]
-        groups.append(numbers.setdefault(("item", new[0]) if new else ("alone", row), len(numbers)))
     pairs = np.column_stack([test.i, test.j])
-    difference = losses(0.1, len(test), 0.32) + item_effect(pairs, sorted(known)) - losses(0.0, len(test), 0.3)
-    together, alone = standard_error(difference, np.array(groups)), standard_error(difference, None)
+    known = np.union1d(train.i, train.j)
+    difference = losses(0.1, len(test), 0.32) + item_effect(pairs, known) - losses(0.0, len(test), 0.3)
+    together, alone = standard_error(difference, test), difference.std() / np.sqrt(len(test))
     assert found.table["standard_error"].iloc[2] == pytest.approx(together)
     assert together > 1.5 * alone
 
@@ -207,7 +203,11 @@ def test_a_start_is_made_once_for_all_volumes_and_changes_nothing(monkeypatch):
     again = estimator(init="pairs", random_state=0, epochs=2).fit_data(data, prepared=alone.prepare(data))
     np.testing.assert_array_equal(alone.fit(*given).memberships_, again.memberships_)
     made = []
-    monkeypatch.setattr("pdcc.auto.search.make_start", lambda way, *a: made.append(way.seed) or make_start(way, *a))
+    for module in ("pdcc.base", "pdcc.select.search"):
+        monkeypatch.setattr(
+            f"{module}.prepare",
+            lambda data, config, *a, **o: made.append(config.seed) or prepare(data, config, *a, **o),
+        )
     select_volume(*given, estimator=alone, volumes=(0.0, 1e-3, 1e-2), n_restarts=2, random_state=7)
     assert made == [7, 8]
     made.clear()

@@ -15,6 +15,7 @@ from pdcc.inference.predict import probe
 from pdcc.inference.together import fit_together, warm_start_together
 from pdcc.models import CONFUSIONS, AnnotationModel, Membership, make_confusion
 from pdcc.models.modules import plain_weights
+from pdcc.select.numbers import FOLDS, VOLUMES
 
 N, D, K = 40, 3, 3
 
@@ -189,25 +190,25 @@ def test_what_cannot_be_stacked_is_trained_alone(noisy_blobs, monkeypatch, short
 
 
 def test_fits_made_at_once_are_found_again_where_they_were_kept(tmp_path, noisy_blobs, monkeypatch):
-    """A run that was killed in its last fit compares nothing again; one that lacks a part of the comparisons makes all of them anew."""
+    """A run that was killed in its last fit compares nothing again; one that lacks a part of a comparison makes all folds of that again."""
     a = noisy_blobs.answers
     data = PairData.from_arrays(noisy_blobs.X, a.pairs, a.similar)
-    est = VolMaxDCC(3, hidden=(8,), scale="standard", random_state=0, progress=False)
+    est = VolMaxDCC(3, confusion="stochastic", hidden=(8,), scale="standard", random_state=0, progress=False)
     plain = est.fit_data(data).memberships_.copy()
     made = []
     at_once = together.fit_together
     monkeypatch.setattr(together, "fit_together", lambda *a, **k: made.append(len(a[0])) or at_once(*a, **k))
     np.testing.assert_array_equal(est.fit_data(data, checkpoints=tmp_path).memberships_, plain)
     kept = sorted(path.name for path in tmp_path.iterdir())
-    n, made[:] = len(made), []
-    assert n > 0
-    assert sum("fold" in name for name in kept) == 3 * n
+    assert made == [FOLDS] * len(VOLUMES)
+    assert sum("fold" in name for name in kept) == FOLDS * len(VOLUMES)
+    made.clear()
     np.testing.assert_array_equal(est.fit_data(data, checkpoints=tmp_path).memberships_, plain)
     assert made == []
     one = next(path for path in tmp_path.iterdir() if "fold-2" in path.name)
     one.unlink()
     np.testing.assert_array_equal(est.fit_data(data, checkpoints=tmp_path).memberships_, plain)
-    assert made == [3]
+    assert made == [FOLDS]
     assert sorted(path.name for path in tmp_path.iterdir()) == kept
 
 

@@ -68,7 +68,7 @@ class Ends:
 def block_number(k: Ints, m: Ints, n_clusters: int) -> Ints:
     """The number of the block of two clusters, the same for (k, l) and (l, k)."""
     low, high = np.minimum(k, m), np.maximum(k, m)
-    return low * n_clusters - low * (low - 1) // 2 + high - low
+    return np.asarray(low * n_clusters - low * (low - 1) // 2 + high - low)
 
 
 def block_counts(labels: Ints, n_labels: int, data: PairData) -> Float64:
@@ -159,10 +159,11 @@ def left_out_nll(ends: Ends, data: PairData) -> Float64:
     if answers.R > 1:
         M = len(data)
         x = state.L[ends.block]
-        u, v = (np.bincount(ends.answer, residual * z, M) for z in (1.0, x))
+        one = np.ones_like(x)
+        u, v = (np.bincount(ends.answer, residual * z, M) for z in (one, x))
         haa, hab, hbb = (
             g[answers.r] - np.bincount(ends.answer, curvature * z, M)
-            for g, z in zip(state.G, (1.0, x, x**2), strict=True)
+            for g, z in zip(state.G, (one, x, x**2), strict=True)
         )
         det = haa * hbb - hab**2
         bias = bias - ((hbb * u - hab * v) / det)[ends.answer]
@@ -217,7 +218,7 @@ def _step_rates(
     p, b = expit(eta), state.slope[r]
     centre = np.where(within, *state.centre)
     gradient = np.bincount(block, share * b * (y - p), T) - (state.L - centre) / state.spread
-    state.H = np.bincount(block, share * b**2 * p * (1 - p), T) + 1 / state.spread
+    state.H = np.asarray(np.bincount(block, share * b**2 * p * (1 - p), T) + 1 / state.spread, dtype=np.float64)
     state.L = state.L + np.clip(gradient / state.H, -STEP, STEP)
     for g, members in enumerate((within, ~within)):
         n = int(members.sum())

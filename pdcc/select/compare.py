@@ -122,8 +122,9 @@ def start_labels(fitted: Fitted, x: Items, answers: PairData, seed: int, start: 
     rows, part = among(answers, numbers.SAMPLE, seed)
     view = View(x[torch.as_tensor(rows)], fitted.scaler, lambda: x, K, seed)
     made = view.way.make(start, replace(part, features=view.way.X, item_ids=None))
-    own = fitted.report.own_answers and made.by_answers is not None
-    return view.extended(made.by_answers.argmax(axis=1) if own else made.labels)
+    if fitted.report.own_answers and made.by_answers is not None:
+        return view.extended(made.by_answers.argmax(axis=1))
+    return view.extended(made.labels)
 
 
 @dataclass(frozen=True)
@@ -147,13 +148,13 @@ class Neighbours:
 class Candidate:
     """What may be chosen, made from all answers.
 
-    labels (n,): of the sample's items; begin (n,): of the partition. in_folds (F, n): what the start makes of the
-    answers outside each fold of items. ends: labels (M,) at the two ends of each answer, by folds without it.
-    own_answers: labels are by an item's own answers too. spec: of a net that begins at the start, None for the start
-    as it is. epochs: how long the net is best trained.
+    scaled: the features it was made of; None for one rate for all pairs. labels (n,): of the sample's items; begin
+    (n,): of the partition. in_folds (F, n): what the start makes of the answers outside each fold of items. ends:
+    labels (M,) at the two ends of each answer, by folds without it. own_answers: labels are by an item's own answers
+    too. spec: of a net that begins at the start, None for the start as it is. epochs: how long the net is best trained.
     """
 
-    view: View | None
+    scaled: View | None
     start: Start | None
     labels: Ints
     begin: Ints
@@ -163,6 +164,13 @@ class Candidate:
     own_answers: bool = False
     spec: Specification | None = None
     epochs: int = 0
+
+    @property
+    def view(self) -> View:
+        """The features it was made of."""
+        if self.scaled is None:
+            raise ValueError("candidate: expected one that was made of features, found one rate for all pairs.")
+        return self.scaled
 
 
 @dataclass(frozen=True)
@@ -258,14 +266,16 @@ class Comparison:
     def with_own_answers(self, found: Candidate) -> Candidate | None:
         """The same, where an item's own answers speak too. None where the start has nothing to add."""
         view, start = found.view, found.start
-        whole = view.way.make(start, self.answers).by_answers
-        if whole is None:
+        whole = None if start is None else view.way.make(start, self.answers).by_answers
+        if start is None or whole is None:
             return None
         left, right = np.empty((len(self.answers), whole.shape[1])), np.empty((len(self.answers), whole.shape[1]))
         fold_of = fold_numbers(self.answers, self.n_folds, self.config.seed)
         for fold in range(self.n_folds):
             rows = fold_of == fold
             part = view.way.make(start, self.answers.subset(~rows)).by_answers
+            if part is None:
+                return None
             part = part[:, align(whole, part)]
             left[rows], right[rows] = part[self.answers.i[rows]], part[self.answers.j[rows]]
             self.step()
@@ -302,7 +312,7 @@ class Comparison:
         ends = Ends.of_memberships(left_out[self.answers.i], left_out[self.answers.j])
         evidence = self.evidence(f"net from {begin.evidence.name}, {spec}", ends, mean.argmax(axis=1))
         return replace(
-            begin, view=view, labels=mean.argmax(axis=1), evidence=evidence, spec=spec, epochs=_best_epoch(trials)
+            begin, scaled=view, labels=mean.argmax(axis=1), evidence=evidence, spec=spec, epochs=_best_epoch(trials)
         )
 
     def _like(self, labels: Ints, other: Ints) -> Ints:

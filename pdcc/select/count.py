@@ -84,7 +84,7 @@ def choose_n_clusters(
         )  # fmt: skip
     found: dict[int, Evidence] = {}
     for kind in scalings(np.asarray(answers.features), scale):
-        X = Scaler.fit(answers.features, kind, numbers.LEADING)(answers.features)
+        X = Scaler.fit(answers.features, kind, numbers.LEADING)(np.asarray(answers.features))
         way = Partitioner(X, min(max(values), numbers.EVERY_K), seed)
         for k, evidence in _judged(way, values, answers, parts, fold_of):
             if k not in found or evidence.nll.mean() < found[k].nll.mean():

@@ -16,6 +16,8 @@ from pdcc.select.rule import Choice, Evidence, choose_simplest
 # Steps that fit A to rates; LBFGS needs some twenty.
 STEPS = 60
 INSIDE = 1e-3
+# Forms that have an A. "per-annotator" is "stochastic" where no annotators are known.
+WITH_COLUMNS = ("stochastic", "per-annotator")
 
 
 def screen(labels: tuple[Ints, Ints], n_clusters: int, data: PairData) -> tuple[str, Choice]:
@@ -36,9 +38,9 @@ def screen(labels: tuple[Ints, Ints], n_clusters: int, data: PairData) -> tuple[
 
 
 def confusion_start(form: str, labels: Ints, answers: PairData, n_clusters: int, device: torch.device) -> Tensor:
-    """What a net's confusion begins with at a partition (N,), (K, K): the columns of A as rows for "stochastic", else B."""
+    """What a net's confusion begins with at a partition (N,), (K, K): the columns of A as rows where there is one, else B."""
     ends, alone = Ends.of_labels(labels[answers.i], labels[answers.j], n_clusters), replace(answers, annotator=None)
-    found = fit_columns(*smoothed(ends, alone)) if form == "stochastic" else fit_answers(ends, alone).agreement
+    found = fit_columns(*smoothed(ends, alone)) if form in WITH_COLUMNS else fit_answers(ends, alone).agreement
     return torch.as_tensor(found, dtype=torch.float32).to(device)
 
 

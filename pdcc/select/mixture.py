@@ -53,11 +53,11 @@ def mixture(Z: Float64, labels: Ints, n_clusters: int, data: PairData, *, own_sh
     R[known, labels[known]] += 1 - DOUBT
     R[labels < 0] = 1 / n_clusters
     links = Links.of(data, len(Z))
-    answers: AnswerModel | None = None
+    earlier: AnswerModel | None = None
     with one_core():
         for _ in range(ROUNDS):
             joint = Shapes.of(Z, unit, R, own_shapes).log_joint(Z)
-            answers = fit_answers(_ends(R, data), data, answers)
+            answers = earlier = fit_answers(_ends(R, data), data, earlier)
             before = R
             R = links.settle(R, joint, answers, SWEEPS)
             if np.abs(R - before).mean() < SETTLED / n_clusters:

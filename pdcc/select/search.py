@@ -19,8 +19,8 @@ from pdcc.inference import memberships
 from pdcc.metrics import acc
 from pdcc.rows import FeatureRows
 from pdcc.select import numbers
-from pdcc.select.compare import Candidate, Comparison, Neighbours, Sample, View, confusion_start, scale_name
-from pdcc.select.forms import screen
+from pdcc.select.compare import Candidate, Comparison, Neighbours, Sample, View, scale_name
+from pdcc.select.forms import confusion_start, screen
 from pdcc.select.outcome import as_fitted, look
 from pdcc.select.rule import Rows, choose, choose_simplest
 from pdcc.together import Job, first_nets, is_small, train_all
@@ -79,7 +79,9 @@ def prepare(
     split = hold_out(data, config.validation_fraction, config.seed)
     sample = Sample.of(split.train(data), config.seed)
     leading = numbers.LEADING if own.network is None else None
-    scalers = [Scaler.fit(data.features, kind, leading) for kind in scalings(sample.answers.features, config.scale)]
+    scalers = [
+        Scaler.fit(data.features, kind, leading) for kind in scalings(np.asarray(sample.answers.features), config.scale)
+    ]
     views = [View.of(data.features, sample.rows, scaler, device, config, checkpoints) for scaler in scalers]
     with tqdm(desc="choose a partition", disable=not progress, leave=False) as bar:
         comparison = Comparison(
@@ -104,7 +106,7 @@ def prepare(
         candidates = _partitions(comparison, views, config)
     choice = choose([one.evidence for one in candidates], sample.answers)
     found, reason = candidates[choice.index], choice.reason
-    if found.view is None:
+    if found.scaled is None:
         found = min((one for one in candidates if one.start == PLAIN), key=_nll)
         reason = (
             "no partition predicts left-out answers better than one rate for all pairs, so K-means is kept: "
@@ -114,10 +116,10 @@ def prepare(
     leader = candidates[choice.best]
     by_features = {one.evidence.name for one in candidates if not one.own_answers}
     far = found.own_answers and not any(row["near"] for row in choice.table if row["setting"] in by_features)
-    settled = candidates[choice.index].view is None or far
+    settled = candidates[choice.index].scaled is None or far
     begin = found
     if found.own_answers:
-        begin = min((one for one in candidates if one.view is not None and not one.own_answers), key=_nll)
+        begin = min((one for one in candidates if one.scaled is not None and not one.own_answers), key=_nll)
     return Preparation(split, comparison, found, reason, choice.table, begin, views[0], leader, settled)
 
 
@@ -233,7 +235,7 @@ def _plan(at: Preparation, config: TrainConfig, oracle: Oracle | None) -> Plan:
     reasons, compared = [at.reason], at.compared
     if free and chosen.ends is None:
         form = "stochastic"
-    elif free:
+    elif free and chosen.ends is not None:
         form, choice = screen(chosen.ends, K, answers)
         compared += choice.table
         reasons.append(choice.reason)
@@ -254,7 +256,7 @@ def _plan(at: Preparation, config: TrainConfig, oracle: Oracle | None) -> Plan:
         net = nets[choice.index]
     else:
         net = nets[0]
-    plan = replace(plan, chosen=net, spec=net.spec, epochs=net.epochs if automatic else None)
+    plan = replace(plan, chosen=net, spec=net.spec or plan.spec, epochs=net.epochs if automatic else None)
     if free and begin.start is not None:
         if at.leader is chosen:
             choice = choose_simplest([chosen.evidence, net.evidence], answers)

@@ -278,7 +278,7 @@ def two_rate_evidence(labels: Ints, answers: PairData) -> float:
 
 def _normalised(matrix: "csr_array[np.float64]") -> "csr_array[np.float64]":
     """Divided by the roots of its rows' and columns' sizes, each with the mean size added: items with few links count less."""
-    size = np.asarray(abs(matrix).sum(axis=1)).ravel()
+    size: Float64 = np.asarray(abs(matrix).sum(axis=1)).ravel()
     scale = diags_array(1 / np.sqrt(np.maximum(size + size.mean(), np.finfo(np.float64).tiny)))
     return csr_array(scale @ matrix @ scale)
 
