@@ -4,8 +4,8 @@
 
 Each fit is a process of its own, on one thread. With --against, a directory that holds another version of the package
 pdcc (as ``pip install --no-deps --target DIRECTORY`` makes it), fits of the two take turns on the same seeds: the
-median of the ratios is what counts, and whether memberships are the same bits. birds5, labelme and cifar10n are people's
-answers, read from the archives in the directory that PDCC_DATA names; the others need no files.
+median of the ratios is what counts, and whether memberships are the same bits. birds5, labelme and cifar10n are
+people's answers, read from the archives in the directory that PDCC_DATA names; the others need no files.
 """
 
 import argparse
