@@ -70,7 +70,8 @@ bench-ssc: $(STAMP)
 	$(BIN)/python benchmarks/ssc.py
 
 bench-human: $(STAMP)
-	$(BIN)/python benchmarks/start.py
+	$(BIN)/pdcc bench people -o results/people --jobs 2
+	$(BIN)/pdcc bench people-robust -o results/people-robust --jobs 2
 	$(BIN)/pdcc bench human-noise -o results/human-noise --jobs 2
 	$(BIN)/pdcc bench machine -o results/machine --jobs 2
 	$(BIN)/pdcc bench ablation -o results/ablation --jobs 2

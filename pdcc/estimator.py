@@ -20,37 +20,44 @@ from pdcc.validation import check_device, check_features, show_progress
 
 
 class VolMaxDCC(PairEstimator):
-    """Cluster items from features and noisy same/different answers (VolMaxDCC, ICML 2023), warm-started and chosen by held-out answers.
+    """Cluster items from features and noisy same/different answers (VolMaxDCC, ICML 2023).
 
     The faithful core is the paper's: memberships from a neural net, answers Bernoulli(<A m_i, A m_j>), and
-    ``volume`` times logdet(F'F) in the objective. What surrounds it by default is ours: scaling, a warm start, dropout,
-    early stopping, and the "auto" choices, all made from held-out answers. ``VolMaxDCC.paper`` leaves all of that out, except
-    that the epoch kept is the one that predicts held-out pairs best.
+    ``volume`` times logdet(F'F) in the objective. What surrounds it by default is ours. Partitions and nets are
+    compared by answers that they were not made from. The best one is kept, unless features show separate clusters and
+    answers prefer another candidate only a little (docs/choosing.md). Where a partition is kept, the net is fitted to
+    its labels, and ``history_`` is empty. ``VolMaxDCC.paper`` leaves all of that out, except that the epoch kept is the
+    one that predicts held-out pairs best.
 
     Cluster numbers are arbitrary; ``pdcc.metrics.align`` matches two solutions.
 
     Args:
-        n_clusters: K, or "auto": the fewest clusters that predict held-out answers as well as any, see ``select_n_clusters``; the
-            table is in ``selection_``, the number in ``n_clusters_``.
-        confusion: "none" (A = I), "rates" (two rates of "similar", within clusters and across them), "pooled" (a rate for every two
-            clusters, drawn around those two), "sigmoid" (a free, symmetric B), "sigmoid-paper" (the paper's own, not symmetric), "stochastic"
-            (B = A'A), "per-annotator" (the same with an A_r for each annotator, drawn around a shared one), "auto", or a module of
-            your own whose ``forward()`` or ``forward(batch)`` returns B, (K, K), or one for each pair of the batch, (b, K, K);
-            ``batch.annotator`` numbers the annotators from 0 in sorted order, and those never seen by how many there are.
-        volume: lambda, weight of the volume term, or "auto".
+        n_clusters: K, or "auto": the fewest clusters that predict left-out answers within one standard error of the
+            best, see ``select_n_clusters``; the table is in ``selection_``, the number in ``n_clusters_``.
+        confusion: "none" (A = I), "rates" (two rates of "similar", within clusters and across them), "pooled" (a rate
+            for every two clusters, drawn around those two), "sigmoid" (a free, symmetric B), "sigmoid-paper" (the
+            paper's own, not symmetric), "stochastic" (B = A'A), "per-annotator" (the same with an A_r for each
+            annotator, drawn around a shared one), "auto" (the simplest of "none", "stochastic" and "pooled" that
+            predicts left-out answers as well as any; a named one asks for a trained net), or a module of your own
+            whose ``forward()`` or ``forward(batch)`` returns B, (K, K), or one for each pair of the batch, (b, K, K);
+            ``batch.annotator`` numbers the annotators from 0 in sorted order, and those never seen by how many there
+            are.
+        volume: lambda, weight of the volume term, or "auto" (0.01 unless 0.001 predicts left-out answers better by a
+            standard error).
         partition_weight: weight of the start's labels as one more noisy annotator; 0 leaves them out.
         network: None (a perceptron), or a torch module of your own from a batch of items to n_clusters logits, or a function that
             makes one; X may then have any shape with items first. A module is trained on as it comes; a function makes a fresh
             net for every start.
         hidden: widths of the perceptron's hidden layers.
         dropout: probability of dropping a hidden unit while training.
-        scale: None, "unit" (centred rows of one length), "standard" (columns to mean 0, deviation 1) or "auto".
-        init: "pairs" (K-means, plain, in directions the answers point out, or into parts that answers group, whichever predicts
-            answers best), "kmeans" or "random".
+        scale: None, "unit" (centred rows of one length), "standard" (columns to mean 0, deviation 1) or "auto" (two of
+            these are compared).
+        init: "pairs" (the partition that is chosen among K-means, K-means guided by answers, spectral partitions of
+            neighbours joined with answers, and Gaussian mixtures begun from these), "kmeans" or "random".
         n_init: restarts of the chosen setting; the one that predicts held-out answers best is kept (with nothing held
             out: the answers it was fitted to).
-        epochs: at most this many passes over the pairs, the best by held-out answers; "auto": as many as predict answers about new
-            items best.
+        epochs: at most this many passes over the pairs, the best by held-out answers; "auto": as many as predict
+            answers about new items best; 0 where a partition predicts them as well.
         patience: stop after this many epochs without better held-out answers; None: never.
         batch_size: pairs per step.
         lr, confusion_lr: learning rates of the net and of the confusion.
@@ -64,7 +71,8 @@ class VolMaxDCC(PairEstimator):
         progress: show a bar; None: at a terminal.
 
     Fitted attributes:
-        memberships_ (N, K), labels_ (N,); agreement_ B (K, K); confusion_ A[observed, true] or None;
+        memberships_ (N, K), labels_ (N,); agreement_ B (K, K); confusion_ A[observed, true], None where B has no A
+            ("rates", "pooled", "sigmoid"; "auto" takes "pooled" only where it is clearly better);
             with "per-annotator" these are the shared ones, and annotator_confusion_ (R, K, K) those of annotators_, else None;
         history_ (one dict per epoch); status_ and message_; report_ (what was compared, chosen and why);
         model_ and guide_ (the Pyro program and its point-estimate guide); fitted_ (all of it, as later steps take it); n_features_in_;

@@ -46,11 +46,17 @@ def fit(
     epochs: Annotated[str, typer.Option(help="At most this many passes over the pairs: auto or a number.")] = "auto",
     confusion: Annotated[
         str,
-        typer.Option(help="Annotators' confusion: auto, none, sigmoid, sigmoid-paper, stochastic or per-annotator."),
+        typer.Option(
+            help="Annotators' confusion: auto (the simplest of none, stochastic and pooled that predicts answers as "
+            "well as any), rates, pooled, none, sigmoid, sigmoid-paper, stochastic or per-annotator. A named one asks "
+            "for a trained net."
+        ),
     ] = "auto",
     volume: Annotated[str, typer.Option(help="Weight of the volume term: auto or a number.")] = "auto",
     scale: Annotated[str, typer.Option(help="Feature scaling: auto, none, unit or standard.")] = "auto",
-    init: Annotated[str, typer.Option(help="Start: pairs, kmeans or random.")] = "pairs",
+    init: Annotated[
+        str, typer.Option(help="Partition to begin at: pairs (chosen by answers and features), kmeans or random.")
+    ] = "pairs",
     n_init: Annotated[int, typer.Option(help="Restarts; the one that predicts held-out answers best is kept.")] = 1,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     mixed_precision: Annotated[
@@ -84,6 +90,8 @@ def fit(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run that is already there.")] = False,
 ) -> None:
     """Fit VolMaxDCC to FEATURES and PAIRS and keep the run in a directory.
+
+    What is left open is chosen by answers that the candidates were not made from, and by how well features support it.
 
     Example: pdcc fit features.npy pairs.csv -k 10 -o run, then pdcc fit --from run --add more.csv -o run2
     """
