@@ -35,7 +35,7 @@ def losses(volume, n, mean):
 class Told(BaseEstimator):
     """An estimator that predicts as it is told: at the volume v with mean loss ``means[v]``.
 
-    shaken[v]: share of the labels that every other restart draws anew. swayed: at the largest volume one of two people is predicted
+    shaken[v]: share of the labels that every other restart draws again. swayed: at the largest volume one of two people is predicted
     better and the other worse. by_item: the same of items that were not fitted.
     """
 
@@ -50,8 +50,8 @@ class Told(BaseEstimator):
 
     def fit_data(self, data, *, prepared=None):
         rng = np.random.default_rng(0)
-        anew = (rng.random(len(Y)) < self.shaken[self.volume]) & bool(self.random_state % 2)
-        self.labels_ = np.where(anew, rng.integers(3, size=len(Y)), Y)
+        again = (rng.random(len(Y)) < self.shaken[self.volume]) & bool(self.random_state % 2)
+        self.labels_ = np.where(again, rng.integers(3, size=len(Y)), Y)
         self.known_ = np.union1d(data.i, data.j)
         return self
 
