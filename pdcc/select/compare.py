@@ -23,7 +23,7 @@ from pdcc.arrays import Bools, Floats, Ints
 from pdcc.data.pairs import PairData
 from pdcc.data.sampling import among
 from pdcc.data.scaling import Scaler, check_scaled
-from pdcc.data.splits import fold_numbers
+from pdcc.data.splits import FEWEST_ANNOTATORS, fold_numbers
 from pdcc.exclusive import one_core
 from pdcc.fitted import Fitted
 from pdcc.inference import memberships
@@ -31,11 +31,12 @@ from pdcc.inference.rows import Items, scaled_items
 from pdcc.metrics import align
 from pdcc.rows import ROWS_AT_ONCE, FeatureRows, drawn_rows
 from pdcc.select import numbers
-from pdcc.select.blockmodel import Ends, left_out_nll
+from pdcc.select.blockmodel import Ends, fit_answers, left_out_nll
 from pdcc.select.features import support
 from pdcc.select.forms import confusion_start
 from pdcc.select.mixture import Shapes
 from pdcc.select.rule import Evidence
+from pdcc.select.score import contradictions
 from pdcc.select.starts import Partitioner, neighbour_graph
 from pdcc.together import Job, first_nets, train_all
 from pdcc.training import OwnParts, Specification, Start, TrainConfig, Trainer, Trial, tensors
@@ -262,6 +263,20 @@ class Comparison:
         return Candidate(
             view, None, labels, labels, [], None, Evidence(f"{view.name}, random start", np.zeros(0), 0.0, 0.0)
         )
+
+    def may_use_own_answers(self, found: Candidate) -> bool:
+        """Whether items' own answers can be judged: by annotators who were left out, or, where annotators are not known,
+        since answers contradict each other about as often as independent ones would. An annotator who has one label of
+        every item in mind never does, and predicts left-out answers by the same mistakes.
+        """
+        if self.answers.n_annotators >= FEWEST_ANNOTATORS:
+            return True
+        if found.ends is None:
+            return False
+        ends = Ends.of_labels(*found.ends, self.config.n_clusters)
+        expected = fit_answers(ends, self.answers).agreement[found.ends]
+        observed, independent = contradictions(expected, self.answers)
+        return observed >= numbers.CONTRADICTED * independent > 0
 
     def with_own_answers(self, found: Candidate) -> Candidate | None:
         """The same, where an item's own answers speak too. None where the start has nothing to add."""

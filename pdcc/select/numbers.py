@@ -24,9 +24,11 @@ FOLDS = 4  # of the items, and of the answers
 VOLUMES = (1e-2, 1e-3)  # of a net, in the order of preference; nets too wide to be trained side by side take the first
 EVERY_K = 20  # n_clusters="auto" compares every number up to here, and
 STEP_OF_K = 1.2  # beyond it each number this many times the one before
+CONTRADICTED = 0.5  # share of the contradictions of independent answers that unnamed annotators must reach for items' own answers to decide
 
 # The rule.
+INFORMED = 2.5  # standard errors by which the best of some twenty candidates must beat one rate for all pairs
 ERRORS = 1.0  # settings of one partition within so many standard errors of the best are equal: the simplest is taken
 OVERRULED = 4.0  # standard errors by which answers may prefer another partition and be overruled by features
-SURE = 0.88  # share of what there is to know about an item's cluster that its neighbours must tell for that
+SURE = 0.92  # share of what there is to know about an item's cluster that its neighbours must tell for that
 SAME = 0.01  # nats of support that make no difference

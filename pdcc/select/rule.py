@@ -90,6 +90,12 @@ def choose_simplest(candidates: Sequence[Evidence], data: PairData) -> Choice:
     return Choice(index, best, reason, _table(candidates, nll, behind, errors, near))
 
 
+def better(one: Evidence, other: Evidence, data: PairData, errors: float) -> bool:
+    """Whether a candidate predicts left-out answers better than another, by so many standard errors."""
+    gain = weighed(other.nll, data) - weighed(one.nll, data)
+    return bool(gain.mean() > errors * standard_error(gain, data))
+
+
 def _compared(candidates: Sequence[Evidence], data: PairData) -> tuple[Float64, Float64, Float64]:
     """Mean nats, how far behind the best these are, and the standard errors of that."""
     each = [weighed(one.nll, data) for one in candidates]

@@ -1,6 +1,7 @@
 """Paired comparisons of answers that nothing was fitted to, with errors that allow for shared items and annotators."""
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from pdcc.arrays import Bools, Float64
 from pdcc.data.degrees import counts, degree
@@ -18,6 +19,22 @@ def standard_error(difference: Float64, data: PairData) -> float:
         sums = np.bincount(data.annotator, centred)
         found.append(float((sums**2).sum()) * data.n_annotators / (data.n_annotators - 1))
     return float(np.sqrt(max(found)) / len(centred))
+
+
+def contradictions(expected: Float64, data: PairData) -> tuple[float, float]:
+    """How many triangles of answers have two "similar" and one "different", and how many would if answers with the
+    probabilities ``expected`` (M,) of "similar" were independent. One label of every item in mind contradicts itself never.
+    """
+    found = []
+    for same in (degree(data), expected):
+        similar, different = (_matrix(part, data) for part in (same, 1 - same))
+        found.append(float(((similar @ similar) * different).sum()))
+    return found[0], found[1]
+
+
+def _matrix(values: Float64, data: PairData) -> "csr_array[np.float64]":
+    ends = np.r_[data.i, data.j], np.r_[data.j, data.i]
+    return csr_array((np.r_[values, values], ends), shape=(data.n_items, data.n_items))
 
 
 def similar_rates(together: Bools, data: PairData) -> list[float]:

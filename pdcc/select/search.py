@@ -22,7 +22,7 @@ from pdcc.select import numbers
 from pdcc.select.compare import Candidate, Comparison, Neighbours, Sample, View, scale_name
 from pdcc.select.forms import confusion_start, screen
 from pdcc.select.outcome import as_fitted, look
-from pdcc.select.rule import Rows, choose, choose_simplest
+from pdcc.select.rule import Rows, better, choose, choose_simplest
 from pdcc.together import Job, first_nets, is_small, train_all
 from pdcc.training import (
     OUR_PARTS,
@@ -106,20 +106,22 @@ def prepare(
         candidates = _partitions(comparison, views, config)
     choice = choose([one.evidence for one in candidates], sample.answers)
     found, reason = candidates[choice.index], choice.reason
-    if found.scaled is None:
+    nothing = comparison.constant().evidence
+    informed = better(candidates[choice.best].evidence, nothing, sample.answers, numbers.INFORMED)
+    if config.confusion == "auto" and not informed:
         found = min((one for one in candidates if one.start == PLAIN), key=_nll)
         reason = (
-            "no partition predicts left-out answers better than one rate for all pairs, so K-means is kept: "
+            "no partition clearly predicts left-out answers better than one rate for all pairs, so K-means is kept: "
             "ask more pairs, or fewer clusters"
         )
         logger.warning("Answers say nothing of the clusters: %s.", reason)
     leader = candidates[choice.best]
     by_features = {one.evidence.name for one in candidates if not one.own_answers}
     far = found.own_answers and not any(row["near"] for row in choice.table if row["setting"] in by_features)
-    settled = candidates[choice.index].scaled is None or far
+    settled = not informed or far
     begin = found
     if found.own_answers:
-        begin = min((one for one in candidates if one.scaled is not None and not one.own_answers), key=_nll)
+        begin = min((one for one in candidates if not one.own_answers), key=_nll)
     return Preparation(split, comparison, found, reason, choice.table, begin, views[0], leader, settled)
 
 
@@ -135,16 +137,15 @@ def scalings(X: Floats, kind: str | None) -> tuple[str | None, ...]:
 def _partitions(comparison: Comparison, views: list[View], config: TrainConfig) -> list[Candidate]:
     """All candidates that are no nets, simplest first."""
     plain = [comparison.partition(view, PLAIN) for view in views]
-    found = [comparison.constant(), *plain]
+    found = [*plain]
     if config.init == "kmeans":
-        return found[1:]
+        return found
     guided = [comparison.partition(view, Start(Source.GUIDED)) for view in views]
     best = min(guided, key=_nll)
     found += guided
     if best.view.way.few:
         found += _mixtures(comparison, best.view, by_features=config.confusion != "auto")
-    # Where a net is wanted, one rate for all pairs is no answer.
-    return found[1:] if config.confusion != "auto" else found
+    return found
 
 
 def _mixtures(comparison: Comparison, view: View, *, by_features: bool) -> list[Candidate]:
@@ -155,7 +156,7 @@ def _mixtures(comparison: Comparison, view: View, *, by_features: bool) -> list[
     leader = min(mixed, key=_nll)
     moved = comparison.partition(view, replace(leader.start, moved=True))
     found += [*mixed, moved]
-    if by_features:
+    if by_features or not comparison.may_use_own_answers(leader):
         return found
     # Own shapes are fitted to what items' answers say too, and rarely gain by it: one shape stands for both.
     some = [one for one in (*mixed, moved) if one.start.shape is Shape.SHARED or one in (leader, moved)]
@@ -232,6 +233,8 @@ def _plan(at: Preparation, config: TrainConfig, oracle: Oracle | None) -> Plan:
     if not is_small(make_net(config, tuple(at.view.sampled.shape[1:]), comparison.own)):
         volumes = volumes[:1]  # one training for each fold, and one more
     form = config.confusion
+    if form == "per-annotator" and comparison.n_annotators < 2:
+        form = "stochastic"
     reasons, compared = [at.reason], at.compared
     if free and chosen.ends is None:
         form = "stochastic"
