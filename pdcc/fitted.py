@@ -92,7 +92,9 @@ class FitReport:
 
     @classmethod
     def from_dict(cls, body: dict[str, Any]) -> "FitReport":
-        """Undo ``to_dict``."""
+        """Undo ``to_dict``; reports of 0.2 are read too."""
+        if "start_kind" in body:
+            body = _of_version_02(body)
         useful: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in body["useful"].items()}
         start = body["start"]
         parts = {
@@ -126,6 +128,27 @@ class FitReport:
     def _repr_html_(self) -> str:
         """The same words, for notebooks."""
         return as_paragraphs(str(self))
+
+
+# The partitions of 0.2, and what is nearest to them.
+_SOURCES_02 = {"plain": Source.KMEANS, "guided": Source.GUIDED, "grouped": Source.GRAPH, "constrained": Source.GRAPH}
+_SHAPES_02 = {"one shape": Shape.SHARED, "own shapes": Shape.OWN}
+
+
+def _of_version_02(body: dict[str, Any]) -> dict[str, Any]:
+    """The report of a run of 0.2 with the fields of today."""
+    old, kind = body["useful"], body["start_kind"]
+    parts = [] if kind is None else kind.split(", ")
+    start = None
+    if parts:
+        shape = next((_SHAPES_02[part] for part in parts if part in _SHAPES_02), Shape.NONE)
+        start = {"source": _SOURCES_02[parts[0]], "shape": shape, "moved": False}
+    useful = {name: old[name] for name in ("held_out", "constant", "sizes", "within", "across")}
+    kept = ("held_out", "n_held_out", "held_out_annotators", "epochs", "compared", "chosen", "reason")
+    return {name: body[name] for name in kept} | {
+        "n_compared": body["n_new"], "scale": body["start"].split(", ")[0], "start": start, "own_answers": False,
+        "useful": useful | {"failures": old["trouble"]},
+    }  # fmt: skip
 
 
 @dataclass(frozen=True)

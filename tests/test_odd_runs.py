@@ -10,9 +10,12 @@ from helpers import make_blobs
 from pdcc import VolMaxDCC
 from pdcc.cli import main
 from pdcc.errors import ArtifactError
+from pdcc.fitted import FitReport
 from pdcc.storage.files import check_output, file_hash, load_state, save_state, write_atomic
 from pdcc.storage.model import DESCRIPTION, load_run, save_run
-from pdcc.storage.run import Source, begin, read_data
+from pdcc.storage.run import begin, read_data
+from pdcc.storage.run import Source as RunSource
+from pdcc.training import Shape, Source, Start
 
 
 def command(capsys, *arguments: object) -> tuple[int, str]:
@@ -93,7 +96,7 @@ def test_descriptions_of_another_form_are_refused(run, made, text):
         VolMaxDCC.load(run)
     (run / "unfinished").mkdir()
     (run / "unfinished" / "begun.json").write_text(text)
-    source = Source.of(made / "X.npy", made / "pairs.csv", None)
+    source = RunSource.of(made / "X.npy", made / "pairs.csv", None)
     with pytest.raises(ArtifactError, match=r"begun\.json"):
         begin(run, source, {}, resume=True, overwrite=False)
     assert (run / DESCRIPTION).read_text() == text
@@ -103,7 +106,7 @@ def test_a_begun_run_with_lists_for_objects_is_another_run(run, made):
     (run / "unfinished").mkdir()
     (run / "unfinished" / "begun.json").write_text(json.dumps({"source": [1], "options": [2]}))
     with pytest.raises(ArtifactError, match="cannot resume"):
-        begin(run, Source.of(made / "X.npy", made / "pairs.csv", None), {"seed": 1}, resume=True, overwrite=False)
+        begin(run, RunSource.of(made / "X.npy", made / "pairs.csv", None), {"seed": 1}, resume=True, overwrite=False)
 
 
 def test_results_replace_nothing_but_ordinary_files(run, made, tmp_path, capsys):
@@ -137,3 +140,28 @@ def test_results_are_written_through_links(run, made, tmp_path, capsys):
         assert link.is_symlink()
         assert (tmp_path / "real" / "m.csv").read_text().startswith("item,label,m0")
     assert check_output(tmp_path / "new.csv") == tmp_path / "new.csv"
+
+
+@pytest.mark.parametrize(
+    ("kind", "start"),
+    [
+        ("plain", Start(Source.KMEANS)),
+        ("guided, own shapes", Start(Source.GUIDED, Shape.OWN)),
+        ("grouped, one shape, rearranged", Start(Source.GRAPH, Shape.SHARED)),
+        (None, None),
+    ],
+)
+def test_reports_of_version_02_are_read(kind, start):
+    """Their fields have other names; what they say is kept."""
+    blobs = make_blobs(n=60, n_pairs=100)
+    small = VolMaxDCC(3, confusion="stochastic", volume=0.0, hidden=(4,), init="kmeans", epochs=1, random_state=0)
+    report = small.fit(blobs.X, blobs.answers.pairs, blobs.answers.similar).report_
+    new = report.to_dict()
+    useful = {k: v for k, v in new["useful"].items() if k != "failures"}
+    gone = {"kmeans": 0.4, "trouble": ["Too few."], "fell_back": None, "mixed": []}
+    old = {k: v for k, v in new.items() if k not in ("n_compared", "scale", "start", "own_answers", "useful")}
+    old |= {"start": "unit scale, plain K-means", "start_kind": kind, "n_new": 7, "useful": useful | gone}
+    found = FitReport.from_dict(json.loads(json.dumps(old)))
+    assert (found.start, found.scale, found.n_compared) == (start, "unit scale", 7)
+    assert found.useful.failures == ("Too few.",)
+    assert (found.chosen, found.epochs) == (report.chosen, report.epochs)

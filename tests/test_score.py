@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from pdcc import PairData
 from pdcc.annotators import draw_pairs
-from pdcc.select.score import similar_rates, standard_error
+from pdcc.select.score import contradictions, similar_rates, standard_error
 
 SIMULATIONS = 400
 # Variances of so many means are off by a share of sqrt(2 / 400) = .07; four of these.
@@ -103,3 +103,20 @@ def test_rates_have_half_an_answer_each_way():
     together = np.array([True, False, True, False])
     assert similar_rates(together, data) == pytest.approx([3.5 / 4, 0.5 / 3])
     assert similar_rates(np.zeros(4, bool), data) == pytest.approx([0.5, 3.5 / 6])
+
+
+def test_one_label_in_mind_never_contradicts_itself():
+    """Independent answers contradict each other as often as expected; answers by one label of every item never do."""
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 3
+    pairs = draw_pairs(60, 900, rng)
+    truth = y[pairs[:, 0]] == y[pairs[:, 1]]
+    expected = np.where(truth, 0.8, 0.2)
+    X = np.arange(60.0)[:, None]
+    independent = [PairData.from_arrays(X, pairs, rng.random(900) < expected) for _ in range(20)]
+    found = np.array([contradictions(expected, data) for data in independent])
+    error = found[:, 0].std(ddof=1) / np.sqrt(20)
+    assert abs(found[:, 0].mean() - found[0, 1]) < 4 * error
+    mind = np.where(rng.random(60) < 0.3, rng.integers(3, size=60), y)
+    consistent = PairData.from_arrays(X, pairs, mind[pairs[:, 0]] == mind[pairs[:, 1]])
+    assert contradictions(expected, consistent)[0] == 0

@@ -19,7 +19,6 @@ GRAPH_ITEMS = 5_000  # items of a graph, and of a mixture: where there are more,
 NEIGHBOURS = 10
 GUIDED_RUNS = 10  # runs of K-means in the directions that answers point out
 SPLIT = 3  # clusters, those that answers contradict most, that are split in turn before the best move is taken
-MOVE_GAIN = 0.0  # nats of all answers by which a move must gain more than chance
 FOLDS = 4  # of the items, and of the answers
 VOLUMES = (1e-2, 1e-3)  # of a net, in the order of preference; nets too wide to be trained side by side take the first
 EVERY_K = 20  # n_clusters="auto" compares every number up to here, and

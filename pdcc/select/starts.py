@@ -141,7 +141,7 @@ class Partitioner:
         for _ in range(self.K):
             moves = [self._mixture(labels, own_shapes, answers) for labels in self._proposals(begin.labels, answers)]
             gains = [self._log_lik(move.labels, answers) - likely for move in moves]
-            if not moves or max(gains) <= np.log(len(moves)) + numbers.MOVE_GAIN:
+            if not moves or max(gains) <= np.log(len(moves)):
                 break
             best = int(np.argmax(gains))
             begin, likely = moves[best], likely + gains[best]
