@@ -83,7 +83,7 @@ class FitReport:
     epochs: int
     compared: tuple[dict[str, Any], ...] = field(repr=False)
     chosen: Specification
-    reason: str
+    reason: str = field(repr=False)
     useful: Usefulness
 
     def to_dict(self) -> dict[str, Any]:

@@ -60,6 +60,14 @@ def is_small(net: Membership) -> bool:
     return type(net) is Membership and not net.mixed and sum(p.numel() for p in net.parameters()) < SMALL
 
 
+def trained_side_by_side(config: TrainConfig, item_shape: tuple[int, ...], own: OwnParts) -> bool:
+    """Whether nets for such items are small enough for that."""
+    if own.network is not None:
+        return False
+    with seeded():
+        return is_small(make_net(config, item_shape, own))
+
+
 def train_all(jobs: Sequence[Job], done: Callable[[int], object] = lambda count: None) -> list[Trial]:
     """The trials of all jobs; ``done`` is told how many are new. Those at once end where they would alone, but for rounding and which units dropout drops."""
     groups: dict[Hashable, list[int]] = {}

@@ -175,7 +175,7 @@ def test_a_killed_fit_resumes_to_the_same_bits(files):
     )
     deadline = time.monotonic() + 120
     while (
-        not list((files / "killed" / "unfinished" / "checkpoints").glob("*.safetensors"))
+        not list((files / "killed" / "unfinished" / "checkpoints").glob("fit-*.safetensors"))
         and time.monotonic() < deadline
     ):
         time.sleep(0.01)

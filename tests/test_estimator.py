@@ -108,7 +108,7 @@ def test_auto_says_what_it_chose_and_why(noisy_blobs):
         assert f"{scaling} scale, {Start(Source.GUIDED)}" in rows
     for shape in (Shape.SHARED, Shape.OWN):
         assert any(row.endswith(str(Start(Source.GRAPH, shape))) for row in rows)
-    assert {f"confusion {form}" for form in ("none", "stochastic", "pooled")} <= set(rows)
+    assert {f"confusion {form}" for form in ("stochastic", "pooled")} <= set(rows)
     for row in body["compared"]:
         assert row["behind_best"] >= 0
         assert np.isfinite(row["nll"])

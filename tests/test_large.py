@@ -104,10 +104,11 @@ STARTS = [
 def test_every_partition_of_streamed_items_is_that_of_items_in_memory(tiny):
     X, pairs, similar = world()
     data = PairData.from_arrays(X, pairs, similar)
-    scaler = Scaler.fit(X, "unit")
-    source = scaled_items(data.features, scaler, torch.device("cpu"))
-    assert isinstance(source, RowSource)
-    streamed, whole = (View(x, np.arange(N), scaler, 3, 0) for x in (source, torch.as_tensor(scaler(X))))
+    scaler = Scaler.fit(data.features, "unit")
+    config, cpu, everything = VolMaxDCC(3).config(0), torch.device("cpu"), np.arange(N)
+    streamed, whole = (View.of(f, everything, scaler, cpu, config, None) for f in (data.features, X))
+    assert isinstance(streamed.x, RowSource)
+    assert isinstance(whole.x, torch.Tensor)
     for start in STARTS:
         a, b = (view.extended(view.way.make(start, data).labels) for view in (streamed, whole))
         assert (a == b).mean() > 0.99, start
@@ -123,21 +124,21 @@ def test_partitions_of_a_sample_are_extended_to_all_items(monkeypatch, large):
     sample = Sample.of(data, 0)
     assert len(sample.rows) == 200
     scaler = Scaler.fit(data.features, "standard")
-    view = View(scaled_items(data.features, scaler, torch.device("cpu")), sample.rows, scaler, 3, 0)
+    view = View.of(data.features, sample.rows, scaler, torch.device("cpu"), VolMaxDCC(3).config(0), None)
     for start in STARTS:
         labels = view.extended(view.way.make(start, sample.answers).labels)
         assert labels.shape == (N,)
         assert acc(np.arange(N) % 3, labels) > 0.75, start  # a third by chance; all of it finds .9
 
 
-def test_graphs_and_matrices_of_answers_are_made_of_few_items_alone(monkeypatch):
+def test_graphs_and_mixtures_are_made_of_few_items_alone(monkeypatch):
     X, pairs, similar = world()
     data = PairData.from_arrays(X, pairs, similar)
     monkeypatch.setattr(numbers, "GRAPH_ITEMS", N - 1)
     est = VolMaxDCC(3, **QUICKLY | {"init": "pairs"})
     compared = [row["setting"] for row in est.prepare(data).compared]
-    assert not [row for row in compared if str(Start(Source.GRAPH)) in row or str(Start(Source.ANSWERS)) in row]
-    assert [row for row in compared if str(Start(Source.GUIDED, Shape.OWN)) in row]
+    assert not [row for row in compared if str(Start(Source.GRAPH)) in row or "mixture" in row]
+    assert [row for row in compared if str(Start(Source.GUIDED)) in row]
 
 
 def test_a_bad_number_is_found_with_its_row(tiny):

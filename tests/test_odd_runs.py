@@ -13,8 +13,8 @@ from pdcc.errors import ArtifactError
 from pdcc.fitted import FitReport
 from pdcc.storage.files import check_output, file_hash, load_state, save_state, write_atomic
 from pdcc.storage.model import DESCRIPTION, load_run, save_run
-from pdcc.storage.run import begin, read_data
 from pdcc.storage.run import Source as RunSource
+from pdcc.storage.run import begin, read_data
 from pdcc.training import Shape, Source, Start
 
 

@@ -76,9 +76,9 @@ def test_of_several_near_ones_features_speak_for_the_one_that_they_support_most(
     assert choose([best(), behind(1, **three), behind(2, **doubtful)], DATA).index == 0
 
 
-def test_features_that_are_sure_of_the_best_say_so():
+def test_features_that_are_sure_of_the_best_overrule_nothing():
     found = choose([behind(1), best(**SURE_OF_IT)], DATA)
-    assert (found.index, found.overruled) == (1, True)
+    assert (found.index, found.best, found.overruled) == (1, 1, False)
     assert found.reason.startswith("best predicts left-out answers best")
 
 

@@ -264,25 +264,27 @@ class Comparison:
             view, None, labels, labels, [], None, Evidence(f"{view.name}, random start", np.zeros(0), 0.0, 0.0)
         )
 
-    def may_use_own_answers(self, found: Candidate) -> bool:
-        """Whether items' own answers can be judged: by annotators who were left out, or, where annotators are not known,
-        since answers contradict each other about as often as independent ones would. An annotator who has one label of
-        every item in mind never does, and predicts left-out answers by the same mistakes.
+    def _independent(self, labels: Ints) -> bool:
+        """Whether answers contradict each other about as often as independent ones would, if items had these labels (n,).
+
+        Where annotators are not known, nothing else tells whether an item's own answers may be judged by further ones.
+        An annotator who has one label of every item in mind never contradicts it, and predicts by the same mistakes.
         """
-        if self.answers.n_annotators >= FEWEST_ANNOTATORS:
-            return True
-        if found.ends is None:
-            return False
-        ends = Ends.of_labels(*found.ends, self.config.n_clusters)
-        expected = fit_answers(ends, self.answers).agreement[found.ends]
+        ends = labels[self.answers.i], labels[self.answers.j]
+        expected = fit_answers(Ends.of_labels(*ends, self.config.n_clusters), self.answers).agreement[ends]
         observed, independent = contradictions(expected, self.answers)
         return observed >= numbers.CONTRADICTED * independent > 0
 
-    def with_own_answers(self, found: Candidate) -> Candidate | None:
-        """The same, where an item's own answers speak too. None where the start has nothing to add."""
+    def with_own_answers(self, found: Candidate, *, needed: bool = False) -> Candidate | None:
+        """The same, where an item's own answers speak too. None where the start has nothing to
+        add, or nobody could judge it: annotators who are left out judge, or answers that contradict each other. needed:
+        features alone say nothing, so that own answers are all there is."""
         view, start = found.view, found.start
         whole = None if start is None else view.way.make(start, self.answers).by_answers
         if start is None or whole is None:
+            return None
+        labels = whole.argmax(axis=1)
+        if not needed and self.answers.n_annotators < FEWEST_ANNOTATORS and not self._independent(labels):
             return None
         left, right = np.empty((len(self.answers), whole.shape[1])), np.empty((len(self.answers), whole.shape[1]))
         fold_of = fold_numbers(self.answers, self.n_folds, self.config.seed)
@@ -294,7 +296,6 @@ class Comparison:
             part = part[:, align(whole, part)]
             left[rows], right[rows] = part[self.answers.i[rows]], part[self.answers.j[rows]]
             self.step()
-        labels = whole.argmax(axis=1)
         name = f"{found.evidence.name}, items by their own answers too"
         evidence = self.evidence(name, Ends.of_memberships(left, right), labels)
         ends = left.argmax(axis=1), right.argmax(axis=1)
@@ -314,7 +315,7 @@ class Comparison:
                 self.config, tensors(part, view.sampled), tensors(test, view.sampled), self.n_annotators, self.own,
                 self.progress, self.checkpoints,
             )  # fmt: skip
-            title = f"{view.name}, {begin.start}, fold {fold + 1}"
+            title = f"fold {fold + 1}"
             at = None
             if begin.start is not None:
                 at = confusion_start(spec.confusion, begin.in_folds[fold], part, K, view.x.device)

@@ -43,12 +43,13 @@ class Evidence:
 @dataclass(frozen=True)
 class Choice:
     """The chosen candidate's number, a sentence that says why, and a table of all. best: the one that
-    predicts left-out answers best; features overrule it where it is not the chosen one."""
+    predicts left-out answers best. overruled: features chose against it."""
 
     index: int
     best: int
     reason: str
     table: Rows
+    overruled: bool = False
 
 
 def choose(candidates: Sequence[Evidence], data: PairData) -> Choice:
@@ -72,7 +73,7 @@ def choose(candidates: Sequence[Evidence], data: PairData) -> Choice:
             f"{candidates[index].entropy:.2f}). {leader} predicts left-out answers better ({nll[best]:.4f} nats each, "
             f"not {nll[index]:.4f}), but by less than {OVERRULED:g} standard errors ({errors[index]:.4f})"
         )
-    return Choice(index, best, reason, _table(candidates, nll, behind, errors, near))
+    return Choice(index, best, reason, _table(candidates, nll, behind, errors, near), index != best)
 
 
 def choose_simplest(candidates: Sequence[Evidence], data: PairData) -> Choice:

@@ -23,7 +23,7 @@ from pdcc.select.compare import Candidate, Comparison, Neighbours, Sample, View,
 from pdcc.select.forms import confusion_start, screen
 from pdcc.select.outcome import as_fitted, look
 from pdcc.select.rule import Rows, better, choose, choose_simplest
-from pdcc.together import Job, first_nets, is_small, train_all
+from pdcc.together import Job, first_nets, train_all, trained_side_by_side
 from pdcc.training import (
     OUR_PARTS,
     RESTART_STRIDE,
@@ -36,7 +36,6 @@ from pdcc.training import (
     TrainConfig,
     Trainer,
     Trial,
-    make_net,
     tensors,
 )
 
@@ -104,11 +103,12 @@ def prepare(
                 split, comparison, found, "too few answers to compare partitions by", (), found, views[0], found
             )
         candidates = _partitions(comparison, views, config)
+    nothing = comparison.constant()
+    candidates = [nothing, *candidates]
     choice = choose([one.evidence for one in candidates], sample.answers)
     found, reason = candidates[choice.index], choice.reason
-    nothing = comparison.constant().evidence
-    informed = better(candidates[choice.best].evidence, nothing, sample.answers, numbers.INFORMED)
-    if config.confusion == "auto" and not informed:
+    informed = better(candidates[choice.best].evidence, nothing.evidence, sample.answers, numbers.INFORMED)
+    if found is nothing or (config.confusion == "auto" and not informed):
         found = min((one for one in candidates if one.start == PLAIN), key=_nll)
         reason = (
             "no partition clearly predicts left-out answers better than one rate for all pairs, so K-means is kept: "
@@ -116,12 +116,12 @@ def prepare(
         )
         logger.warning("Answers say nothing of the clusters: %s.", reason)
     leader = candidates[choice.best]
-    by_features = {one.evidence.name for one in candidates if not one.own_answers}
+    by_features = {one.evidence.name for one in candidates[1:] if not one.own_answers}
     far = found.own_answers and not any(row["near"] for row in choice.table if row["setting"] in by_features)
     settled = not informed or far
     begin = found
     if found.own_answers:
-        begin = min((one for one in candidates if not one.own_answers), key=_nll)
+        begin = min((one for one in candidates[1:] if not one.own_answers), key=_nll)
     return Preparation(split, comparison, found, reason, choice.table, begin, views[0], leader, settled)
 
 
@@ -156,11 +156,14 @@ def _mixtures(comparison: Comparison, view: View, *, by_features: bool) -> list[
     leader = min(mixed, key=_nll)
     moved = comparison.partition(view, replace(leader.start, moved=True))
     found += [*mixed, moved]
-    if by_features or not comparison.may_use_own_answers(leader):
+    if by_features:
         return found
     # Own shapes are fitted to what items' answers say too, and rarely gain by it: one shape stands for both.
     some = [one for one in (*mixed, moved) if one.start.shape is Shape.SHARED or one in (leader, moved)]
-    return found + [own for one in some if (own := comparison.with_own_answers(one)) is not None]
+    nothing, best = comparison.constant().evidence, min(found, key=_nll).evidence
+    needed = not better(best, nothing, comparison.answers, numbers.INFORMED)
+    own = (comparison.with_own_answers(one, needed=needed) for one in some)
+    return found + [one for one in own if one is not None]
 
 
 def _nll(candidate: Candidate) -> float:
@@ -230,7 +233,7 @@ def _plan(at: Preparation, config: TrainConfig, oracle: Oracle | None) -> Plan:
     answers, K = comparison.answers, config.n_clusters
     free = config.confusion == "auto"
     volumes = numbers.VOLUMES if config.volume == "auto" else (float(config.volume),)
-    if not is_small(make_net(config, tuple(at.view.sampled.shape[1:]), comparison.own)):
+    if not trained_side_by_side(config, tuple(at.view.sampled.shape[1:]), comparison.own):
         volumes = volumes[:1]  # one training for each fold, and one more
     form = config.confusion
     if form == "per-annotator" and comparison.n_annotators < 2:
