@@ -205,7 +205,8 @@ def plot_history(history: Sequence[dict[str, float]], *, ax: Axes | None = None)
 
     if not history or "epoch" not in history[0]:
         raise ValueError(
-            "history: expected a list of dicts with an 'epoch', found none. Pass history_ of a fitted model."
+            "history: expected a list of dicts with an 'epoch', found none. Pass history_ of a model that was trained: where "
+            "report_.epochs is 0, a partition was kept, and there is no history."
         )
     table = pd.DataFrame(list(history))
     epoch = table["epoch"].to_numpy(dtype=np.float64)
