@@ -78,6 +78,8 @@ def bits(array: Any) -> dict[str, Any]:
     a = np.ascontiguousarray(array)
     digest = hashlib.sha256(a.tobytes() + str((a.dtype, a.shape)).encode()).hexdigest()[:16]
     wide = a.astype(np.float64)
+    if not wide.size:
+        return {"sha": digest, "mean_square": 0.0, "largest": 0.0}
     return {"sha": digest, "mean_square": float((wide**2).mean()), "largest": float(wide.max())}
 
 

@@ -50,7 +50,8 @@ def smoothed(ends: Ends, data: PairData) -> tuple[Float64, Float64]:
     Of many clusters, most blocks have next to no answers: A is fitted to rates that are already drawn together.
     """
     n_blocks = ends.n_clusters * (ends.n_clusters + 1) // 2
-    return fit_answers(ends, data).agreement, np.bincount(ends.block, counts(data)[ends.answer], n_blocks) + 1
+    n_answers = np.bincount(ends.block, counts(data)[ends.answer], n_blocks).astype(np.float64)
+    return fit_answers(ends, data).agreement, n_answers + 1
 
 
 def fit_columns(agreement: Float64, n_answers: Float64) -> Float64:

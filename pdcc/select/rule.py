@@ -61,7 +61,7 @@ def choose(candidates: Sequence[Evidence], data: PairData) -> Choice:
     nll, behind, errors = _compared(candidates, data)
     best = int(behind.argmin())
     near = np.flatnonzero(behind <= OVERRULED * errors)
-    support = np.array([candidates[k].support for k in near])
+    support = np.array([candidates[int(k)].support for k in near])
     supported = near[support >= support.max() - SAME]
     top = int(supported[nll[supported].argmin()])
     index = top if candidates[top].sure else best

@@ -151,15 +151,16 @@ def _partitions(comparison: Comparison, views: list[View], config: TrainConfig) 
 def _mixtures(comparison: Comparison, view: View, *, by_features: bool) -> list[Candidate]:
     """Neighbours joined with answers, mixtures from everywhere, and, unless all must go ``by_features``, items' own answers."""
     found = [comparison.partition(view, Start(Source.GRAPH))]
-    shapes = (Shape.SHARED, Shape.OWN)
-    mixed = [comparison.partition(view, Start(source, shape)) for shape in shapes for source in Source]
-    leader = min(mixed, key=_nll)
-    moved = comparison.partition(view, replace(leader.start, moved=True))
-    found += [*mixed, moved]
+    starts = [Start(source, shape) for shape in (Shape.SHARED, Shape.OWN) for source in Source]
+    mixed = {start: comparison.partition(view, start) for start in starts}
+    leader = min(starts, key=lambda start: _nll(mixed[start]))
+    best_moved = replace(leader, moved=True)
+    mixed[best_moved] = comparison.partition(view, best_moved)
+    found += mixed.values()
     if by_features:
         return found
     # Own shapes are fitted to what items' answers say too, and rarely gain by it: one shape stands for both.
-    some = [one for one in (*mixed, moved) if one.start.shape is Shape.SHARED or one in (leader, moved)]
+    some = [one for start, one in mixed.items() if start.shape is Shape.SHARED or start in (leader, best_moved)]
     nothing, best = comparison.constant().evidence, min(found, key=_nll).evidence
     needed = not better(best, nothing, comparison.answers, numbers.INFORMED)
     own = (comparison.with_own_answers(one, needed=needed) for one in some)
