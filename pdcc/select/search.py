@@ -194,6 +194,7 @@ def search(
     shown, held = at.split.train(data), at.split.test(data)
     trials = _train(plan, view, shown, held, config, own, len(data.annotator_names), progress, checkpoints, oracle)
     best = min(trials, key=_score)
+    logger.info("fit: %s", best.result.message)
     useful = look(best, view.x, shown, held)
     for line in useful.failures:
         logger.warning(line)
