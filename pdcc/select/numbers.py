@@ -29,5 +29,6 @@ CONTRADICTED = 0.5  # share of the contradictions of independent answers that un
 INFORMED = 2.5  # standard errors by which the best of some twenty candidates must beat one rate for all pairs
 ERRORS = 1.0  # settings of one partition within so many standard errors of the best are equal: the simplest is taken
 OVERRULED = 4.0  # standard errors by which answers may prefer another partition and be overruled by features
-SURE = 0.92  # share of what there is to know about an item's cluster that its neighbours must tell for that
+SURE = 0.91  # share of what there is to know about an item's cluster that its neighbours must tell for that, and of
+# the labels that a net must leave where they are
 SAME = 0.01  # nats of support that make no difference
