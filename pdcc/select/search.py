@@ -194,7 +194,8 @@ def search(
     shown, held = at.split.train(data), at.split.test(data)
     trials = _train(plan, view, shown, held, config, own, len(data.annotator_names), progress, checkpoints, oracle)
     best = min(trials, key=_score)
-    if plan.epochs != 0 and at.leader is not at.chosen and _kept(best, view, at.chosen) < numbers.SURE:
+    overruled = config.confusion == "auto" and at.leader is not at.chosen
+    if overruled and plan.epochs != 0 and _kept(best, view, at.chosen) < numbers.SURE:
         # Features overruled the answers, and a net is not to undo that.
         plan = replace(plan, chosen=at.chosen, epochs=0, reason=f"{plan.reason}; trained on all answers, it left them")
         view = at.chosen.view
