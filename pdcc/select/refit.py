@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 # Memberships of the same item by the same net differ by less, on whatever machine they are computed.
 SAME_ITEM = 1e-3
-# So many kinds of moves are told one by one.
+# So many kinds of moves are listed one by one.
 MOST_MOVES = 3
 
 
@@ -60,9 +60,9 @@ class Changes:
         new = f", {self.n_new_items:,} of them new" if self.n_new_items else ""
         lines = [f"{self.n_added:,} answers were added to {self.n_before:,}, about {self.n_items:,} items{new}."]
         ways = Counter(zip(self.before[self.moved].tolist(), self.after[self.moved].tolist(), strict=True))
-        told = ", ".join(f"{n:,} from {a} to {b}" for (a, b), n in ways.most_common(MOST_MOVES))
+        listed = ", ".join(f"{n:,} from {a} to {b}" for (a, b), n in ways.most_common(MOST_MOVES))
         rest = len(self.moved) - sum(n for _, n in ways.most_common(MOST_MOVES))
-        where = f": {told}" + (f", {rest:,} otherwise" if rest else "") if ways else ""
+        where = f": {listed}" + (f", {rest:,} otherwise" if rest else "") if ways else ""
         lines.append(f"{len(self.moved):,} labels moved{where}.")
         if self.held_out_before is not None and self.held_out_after is not None:
             lines.append(
@@ -89,7 +89,7 @@ def check_earlier(earlier: Fitted, memberships: Float64, data: PairData) -> None
             "pairs",
             f"the {m} answers of the earlier fit first, in their order",
             f"{len(data)} answers that do not begin so",
-            "Put new answers after them, or fit anew.",
+            "Put new answers after them, or fit again.",
         )
     if len(data) == m:
         raise PairDataError("pairs", f"more answers than the {m} of the earlier fit", "no more", "Add some.")
@@ -106,7 +106,7 @@ def go_on(
 ) -> tuple[Fitted, Changes]:
     """Train the earlier fit on, on ``data``, whose first answers are its own; of ``config`` all that the earlier fit chose is ignored.
 
-    The net sets out once from the earlier weights and once, anew, from the earlier labels, each to the state that predicts held-out
+    The net is trained once from the earlier weights and once from the earlier labels, each to the state that predicts held-out
     answers best; the second is kept unless the first predicts them better by a standard error.
     """
     was, spec = earlier.config, earlier.report.chosen
@@ -127,14 +127,14 @@ def go_on(
     partition = _partition(earlier, F)
     trial = trainer.train(spec, net, partition, config.seed, "going on", begin=begin)
     if judged is not None:
-        # Weights that have learned some answers by heart are no good place to learn others from: their labels alone are a better one,
+        # Weights that have memorised some answers are no good place to learn others from: their labels alone are a better one,
         # unless held-out answers say otherwise by a standard error.
         labels = torch.as_tensor(F.argmax(axis=1)).to(x.device)
         fresh = first_net(config, x, labels, config.seed, earlier.own)
-        anew = trainer.train(spec, fresh, partition, config.seed, "going on from labels", begin=begin)
-        lost = _nll(anew) - _nll(trial)
+        fresh_trial = trainer.train(spec, fresh, partition, config.seed, "going on from labels", begin=begin)
+        lost = _nll(fresh_trial) - _nll(trial)
         if lost.mean() < lost.std() / np.sqrt(len(lost)):
-            trial = replace(anew, result=replace(anew.result, start_held_out=trial.result.start_held_out))
+            trial = replace(fresh_trial, result=replace(fresh_trial.result, start_held_out=trial.result.start_held_out))
     order = align(F, _memberships(trial, x))
     kept = bool((order == np.arange(len(order))).all()) or _put_back(trial, order)
     useful = look(trial, x, shown, held)
@@ -219,7 +219,7 @@ def _put_back(trial: Trial, order: Ints) -> bool:
         return False
     index = torch.as_tensor(order).to(next(net.parameters()).device)
     last = list(net.layers.children())[-1]
-    # Sites first: a guide's values may lie in the same memory as the matrix that they set out from.
+    # Sites first: a guide's values may lie in the same memory as the matrix that they begin with.
     sites = point_values(guide)
     values = {site: _reordered(value, index) for site, value in sites.items() if value.ndim >= 2}
     if "partition_columns" in sites:  # the partition's labels are observed, and keep their numbers
